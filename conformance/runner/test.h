@@ -1,18 +1,19 @@
 /* test.h: what one of the 24 tests sees.
  *
- * A test is a function of (cases, expected values, client): it is given its cases, asks the testee, and reports
- * numbered checks. It never opens a golden, so hidden goldens and fresh inputs are just other sources. It runs in a
- * judge process that has no engine code in it.
+ * A test is a function of (cases, expected values, client): it is given its cases, asks the
+ * testee, and reports numbered checks. It never opens a golden, so hidden goldens and fresh inputs
+ * are just other sources. It runs in a judge process that has no engine code in it.
  *
- * Nothing here returns an error to the test. When the testee is gone (ended, killed, out of time, or its answer
- * is no answer), the call does not return: cmocka's fail() leaves the test by longjmp, and what is recorded so far
- * is the result. So a test keeps no resources of its own: memory comes from ol_alloc, JSON from the calls below, and
- * both end with the test.
+ * Nothing here returns an error to the test. When the testee is gone (ended, killed, out of time,
+ * or its answer is no answer), the call does not return: cmocka's fail() leaves the test by
+ * longjmp, and what is recorded so far is the result. So a test keeps no resources of its own:
+ * memory comes from ol_alloc, JSON from the calls below, and both end with the test.
  *
  * Checks have fixed names from the catalogue ("token" in test hand_example_sampling is the check
- * hand_example_sampling.token). A test evaluates every one of its checks at least once (with --case: those of the
- * case); a check that was never evaluated in a complete run is the judge's own fault. Evaluation goes on after a
- * failed check, so that a wrong engine leaves a signature of many bits; each check keeps its first failure in full.
+ * hand_example_sampling.token). A test evaluates every one of its checks at least once (with
+ * --case: those of the case); a check that was never evaluated in a complete run is the judge's
+ * own fault. Evaluation goes on after a failed check, so that a wrong engine leaves a signature of
+ * many bits; each check keeps its first failure in full.
  *
  * Source: conformance/spec/tests.md, testee.md. */
 #ifndef OL_TEST_H
@@ -35,7 +36,8 @@ typedef struct ol_test ol_test;
 
 bool ol_strict(const ol_test *t); /* --strict: checks marked strict count, messages are looked at */
 
-/* The judge's own generator for drawn inputs (PCG32, its own code): fixed seed for each test, another with --fresh. */
+/* The judge's own generator for drawn inputs (PCG32, its own code): fixed seed for each test,
+ * another with --fresh. */
 uint32_t ol_rand_u32(ol_test *t);
 uint32_t ol_rand_below(ol_test *t, uint32_t n); /* 0 to n - 1, n >= 1 */
 double ol_rand_unit(ol_test *t);                /* [0, 1) */
@@ -57,18 +59,21 @@ typedef struct ol_case {
     const void *src; /* the source that it came from (for ol_put_model) */
 } ol_case;
 
-/* The cases of a suite, in order, of every file of every source; only the selected one with --case. */
+/* The cases of a suite, in order, of every file of every source; only the selected one with
+ * --case. */
 size_t ol_n_cases(ol_test *t, const char *suite);
 const ol_case *ol_case_at(ol_test *t, const char *suite, size_t index);
 /* The case `id` of the same file as `like`, whether selected or not; NULL if there is none. */
 const ol_case *ol_case_find(ol_test *t, const ol_case *like, const char *id);
-/* Is a case of this id wanted? For cases that are not of a golden: with --case only the named one is.
+/* Is a case of this id wanted? For cases that are not of a golden: with --case only the named one
+ * is.
  * Also makes it the current case: what is recorded from here on carries its name. */
 bool ol_begin(ol_test *t, const char *case_id);
 void ol_begin_case(ol_test *t, const ol_case *c); /* make a golden's case the current one */
 
-/* Read a case's fields. A field that is missing or malformed is a broken golden (exit 5, with the key path); these
- * do not return then. `optional` variants give NULL / the default when the key is not there. */
+/* Read a case's fields. A field that is missing or malformed is a broken golden (exit 5, with the
+ * key path); these do not return then. `optional` variants give NULL / the default when the key is
+ * not there. */
 uint64_t ol_get_u64(ol_test *t, const ol_case *c, const json_t *obj,
                     const char *key); /* 16 hex digits */
 double ol_get_f64(ol_test *t, const ol_case *c, const json_t *obj,
@@ -103,11 +108,13 @@ void ol_put_file(ol_test *t, const char *path, const uint8_t *bytes, size_t n_by
 void ol_put_pieces(ol_test *t, const ol_case *c, const char *path, const json_t *pieces);
 /* The bytes of pieces, for ops that take them inline; at most 4 MiB, else a broken golden. */
 uint8_t *ol_pieces_bytes(ol_test *t, const ol_case *c, const json_t *pieces, size_t *n);
-/* What stands at a path instead of a file: "missing", "directory", "fifo", "zero-device", "unreadable", "link".
- * false: cannot be made here (unreadable as root); the case is then left out and counted as such. */
+/* What stands at a path instead of a file: "missing", "directory", "fifo", "zero-device",
+ * "unreadable", "link". false: cannot be made here (unreadable as root); the case is then left out
+ * and counted as such. */
 bool ol_put_node(ol_test *t, const char *path, const char *node);
-/* Copy a model directory of the goldens (below the source's folder, "models/NAME") into the child's directory;
- * returns the relative path to name in requests. Once for each model and test. c may be NULL: the first source. */
+/* Copy a model directory of the goldens (below the source's folder, "models/NAME") into the
+ * child's directory; returns the relative path to name in requests. Once for each model and test.
+ * c may be NULL: the first source. */
 const char *ol_put_model(ol_test *t, const ol_case *c, const char *model);
 /* Read a whole file of a model directory into the parent, to make variants of it. */
 uint8_t *ol_model_file(ol_test *t, const ol_case *c, const char *model, const char *file,
@@ -132,7 +139,8 @@ void ol_list_add(ol_list *list, const char *op, const char *fmt, ...);
 size_t ol_list_len(const ol_list *list);
 const json_t **ol_list_run(ol_list *list); /* [ol_list_len] responses; empties the list */
 
-/* End the child and start another with an empty directory (the same test goes on). Handles are gone. */
+/* End the child and start another with an empty directory (the same test goes on). Handles are
+ * gone. */
 void ol_restart(ol_test *t);
 
 /* Numbers into requests: new references. */
@@ -147,7 +155,8 @@ json_t *ol_f32(const float *v, size_t n);
 
 /* Did the call succeed? */
 bool ol_ok(const json_t *response);
-/* Numbers out of responses. A missing or malformed result of a response that says ok ends the test (no-result:
+/* Numbers out of responses. A missing or malformed result of a response that says ok ends the test
+ * (no-result:
  * "answer without `ids`"). Must not be called on a refusal. */
 int64_t ol_int(ol_test *t, const json_t *response, const char *key);
 uint64_t ol_res_u64(ol_test *t, const json_t *response, const char *key);
@@ -162,18 +171,22 @@ double *ol_res_f64s(ol_test *t, const json_t *response, const char *key, size_t 
 
 /* ------------------------------------------------------------------ checks */
 
-/* Every function records one evaluation of the check `name` for the current case and returns whether it held.
- * A strict check is recorded only with --strict (and then returns its truth; else true without looking). */
+/* Every function records one evaluation of the check `name` for the current case and returns
+ * whether it held.
+ * A strict check is recorded only with --strict (and then returns its truth; else true without
+ * looking). */
 
 /* Any condition; the message says what was asked, what came, what was allowed. Class fail. */
 bool ol_check(ol_test *t, const char *name, bool held, const char *fmt, ...) OL_PRINTF(4, 5);
 /* Note that the check was evaluated and held. */
 void ol_held(ol_test *t, const char *name);
 
-/* The call must have succeeded. Class refused-wrong else (status and text of the refusal are shown). */
+/* The call must have succeeded. Class refused-wrong else (status and text of the refusal are
+ * shown). */
 bool ol_check_ok(ol_test *t, const char *name, const json_t *response, const char *what);
-/* The call must have been refused with one of `statuses` ("FORMAT" or "FORMAT|IO"); in strict mode the message
- * must contain `subject` (NULL: any), and the offset be `offset` (-1: any; compared in every mode).
+/* The call must have been refused with one of `statuses` ("FORMAT" or "FORMAT|IO"); in strict mode
+ * the message must contain `subject` (NULL: any), and the offset be `offset` (-1: any; compared in
+ * every mode).
  * Class refused-wrong else. */
 bool ol_check_refused(ol_test *t, const char *name, const json_t *response, const char *statuses,
                       const char *subject, int64_t offset, const char *what);
@@ -183,8 +196,9 @@ bool ol_check_int(ol_test *t, const char *name, int64_t got, int64_t want, const
 bool ol_check_u64(ol_test *t, const char *name, uint64_t got, uint64_t want, const char *what);
 bool ol_check_f64_bits(ol_test *t, const char *name, double got, double want, const char *what);
 
-/* Arrays: the lengths are compared too; the first difference is recorded with index, both bit patterns and the
- * ulp distance. Where `want` is finite and `got` is not, the message says so before any tolerance. */
+/* Arrays: the lengths are compared too; the first difference is recorded with index, both bit
+ * patterns and the ulp distance. Where `want` is finite and `got` is not, the message says so
+ * before any tolerance. */
 bool ol_check_u8s(ol_test *t, const char *name, const uint8_t *got, size_t n_got,
                   const uint8_t *want, size_t n_want, const char *what);
 bool ol_check_i8s(ol_test *t, const char *name, const int8_t *got, size_t n_got, const int8_t *want,

@@ -1,4 +1,5 @@
-/* util.h: what the modules of the library share: checked sizes, little-endian loads, errors, memory.
+/* util.h: what the modules of the library share: checked sizes, little-endian loads, errors,
+ * memory.
  *
  * Private, but given to learners as it is; never graded. */
 #ifndef TLI_UTIL_H
@@ -12,7 +13,8 @@
 #define TLI_PRINTF(fmt, args)
 #endif
 
-/* Leave with the status of `expr` unless it is TL_OK. The only control-flow macro of the project. */
+/* Leave with the status of `expr` unless it is TL_OK. The only control-flow macro of the
+ * project. */
 #define TLI_TRY(expr)                                                                              \
     do {                                                                                           \
         const tl_status tli_try_status = (expr);                                                   \
@@ -29,8 +31,9 @@
 #define TLI_ASSERT(cond) assert(cond)
 #endif
 
-/* Fill *err (when wanted) and return status, so that a refusal is one line. Callers return at the first
- * failure, which keeps the first error. The text is cut at TL_ERROR_TEXT_CAP - 1 bytes, never inside a
+/* Fill *err (when wanted) and return status, so that a refusal is one line. Callers return at the
+ * first failure, which keeps the first error. The text is cut at TL_ERROR_TEXT_CAP - 1 bytes,
+ * never inside a
  * UTF-8 sequence; control bytes become '?'. */
 tl_status tli_fail(tl_error *err, tl_status status, const char *fmt, ...) TLI_PRINTF(3, 4);
 tl_status tli_fail_at(tl_error *err, tl_status status, uint64_t offset, const char *fmt, ...)
@@ -42,8 +45,8 @@ bool tli_add(size_t a, size_t b, size_t *out);
 bool tli_mul_u64(uint64_t a, uint64_t b, uint64_t *out);
 bool tli_add_u64(uint64_t a, uint64_t b, uint64_t *out);
 
-/* Zeroed memory for n elements of `size` bytes; NULL when n * size overflows or memory is refused; a
- * pointer that free accepts when n is 0. */
+/* Zeroed memory for n elements of `size` bytes; NULL when n * size overflows or memory is refused;
+ * a pointer that free accepts when n is 0. */
 void *tli_calloc(size_t n, size_t size);
 
 uint16_t tli_load_u16(const uint8_t *p);

@@ -2,14 +2,15 @@
  *
  * The rules that hold for every function of the library, said once:
  *   status      0 is success; everything that can fail returns tl_status and must be looked at.
- *   message     the last parameter is `tl_error *err`, the caller's, NULL when not wanted. On failure
- *               it holds the status, a byte offset when input bytes are to blame, and one sentence
- *               with what was found, what was allowed and where. The first error of a call stands.
+ *   message     the last parameter is `tl_error *err`, the caller's, NULL when not wanted. On
+ *               failure it holds the status, a byte offset when input bytes are to blame, and one
+ *               sentence with what was found, what was allowed and where. The first error of a
+ *               call stands.
  *   failure     nothing that the caller can see changes, output buffers included. Two exceptions: a
  *               constructor sets *out to NULL, and CAPACITY writes the count or size needed.
- *   lengths     every pointer to more than one element is followed by its element count, and a count
- *               that could be derived is checked. NULL goes with a count of 0, and only with that.
- *               `_free` and `_clear` accept NULL.
+ *   lengths     every pointer to more than one element is followed by its element count, and a
+ *               count that could be derived is checked. NULL goes with a count of 0, and only with
+ *               that. `_free` and `_clear` accept NULL.
  *   threads     no locks inside. One object: one thread at a time, but any number of threads may
  *               read it (const calls) together. Different objects are independent.
  *   aliasing    outputs do not overlap inputs, except where a comment allows it.
@@ -80,7 +81,8 @@ typedef struct tl_error {
 
 TL_BEGIN_DECLS
 
-/* "OK", "INVALID", "NOMEM", ...; "UNKNOWN" for a number that is no status. Static text, never NULL. */
+/* "OK", "INVALID", "NOMEM", ...; "UNKNOWN" for a number that is no status. Static text, never
+ * NULL. */
 const char *tl_status_name(tl_status status);
 
 /* "0.1.0", of the library that is running (not of the header that was compiled in). */

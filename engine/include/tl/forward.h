@@ -1,11 +1,12 @@
 /* forward.h: one step of the model over a batch of sequences.
  *
- * A sequence brings n_s new tokens that start at absolute position p_s, and a block table that covers
- * position 0 to its last new one. The step writes the K and V of the new positions into the pool (f16),
- * reads back every earlier one, and gives one row of logits a sequence, of its last new token.
+ * A sequence brings n_s new tokens that start at absolute position p_s, and a block table that
+ * covers position 0 to its last new one. The step writes the K and V of the new positions into the
+ * pool (f16), reads back every earlier one, and gives one row of logits a sequence, of its last
+ * new token.
  *
- * The results do not depend, in any bit, on what else is in the batch, how a prompt is cut into steps, the
- * number of threads, block size, order of the table, or instruction set.
+ * The results do not depend, in any bit, on what else is in the batch, how a prompt is cut into
+ * steps, the number of threads, block size, order of the table, or instruction set.
  *
  * Source: conformance/spec/forward.md. */
 #ifndef TL_FORWARD_H
@@ -57,16 +58,17 @@ void tl_logits_clear(tl_logits *logits);
 const float *tl_logits_row(const tl_logits *logits, size_t row); /* [vocab]; NULL past n_rows */
 
 /* Take all memory that steps of this config within these limits need, and start the workers.
- * INVALID: a zero or too large limit, NULL. UNSUPPORTED: the CPU lacks limits->isa. NOMEM: memory or
- * threads. tl_scratch_size tells the bytes beforehand. */
+ * INVALID: a zero or too large limit, NULL. UNSUPPORTED: the CPU lacks limits->isa. NOMEM: memory
+ * or threads. tl_scratch_size tells the bytes beforehand. */
 TL_MUST_USE tl_status tl_scratch_new(tl_scratch **out, const tl_model_config *cfg,
                                      const tl_limits *limits, tl_error *err);
 void tl_scratch_free(tl_scratch *scratch);
 
-/* Bytes that tl_scratch_new will take, by the formula (all in 4-byte words; N, S, T threads, C context):
+/* Bytes that tl_scratch_new will take, by the formula (all in 4-byte words; N, S, T threads, C
+ * context):
  *   N * (3 d + (2 H + 2 H_kv) D + 2 inter + D) + 2 S d + max_blocks
- *   + T * (64 * (max(d, H D, inter) + 16) + tile), and at most 64 KiB + 4 KiB a thread beside it, with
- *   tile = the attention's share, given in forward.c beside its constants.
+ *   + T * (64 * (max(d, H D, inter) + 16) + tile), and at most 64 KiB + 4 KiB a thread beside it,
+ *   with tile = the attention's share, given in forward.c beside its constants.
  * NOMEM: overflow. */
 TL_MUST_USE tl_status tl_scratch_size(const tl_model_config *cfg, const tl_limits *limits,
                                       size_t *n_bytes, tl_error *err);
@@ -74,12 +76,14 @@ const tl_limits *
 tl_scratch_limits(const tl_scratch *scratch); /* isa resolved, max_context filled in */
 
 /* Check a whole batch, changing nothing:
- * INVALID   no sequence, n_s = 0, an id >= V, p_s + n_s past max_positions, a table that does not cover the
- *           last position, an entry that is no block of the pool or is listed twice in its table
- * CAPACITY  N or S past the scratch's limits, p_s + n_s past max_context, a pool of more than max_blocks
- * STATE     a listed block is not used; a position before p_s was never filled; a block that would be
- *           written is shared, registered, or listed by another sequence of the batch; the pool's shape
- *           (n_layers, n_kv_heads, head_dim) is not the model's
+ * INVALID   no sequence, n_s = 0, an id >= V, p_s + n_s past max_positions, a table that does not
+ *           cover the last position, an entry that is no block of the pool or is listed twice in
+ *           its table
+ * CAPACITY  N or S past the scratch's limits, p_s + n_s past max_context, a pool of more than
+ *           max_blocks
+ * STATE     a listed block is not used; a position before p_s was never filled; a block that would
+ *           be written is shared, registered, or listed by another sequence of the batch; the
+ *           pool's shape (n_layers, n_kv_heads, head_dim) is not the model's
  * The text names the sequence. The scratch is used as working memory; its content is not said. */
 TL_MUST_USE tl_status tl_forward_check(const tl_model_config *cfg, const tl_kv_pool *pool,
                                        tl_scratch *scratch, const tl_forward_batch *batch,
@@ -89,8 +93,9 @@ TL_MUST_USE tl_status tl_forward_check(const tl_model_config *cfg, const tl_kv_p
  * hidden  [N, d] f32, every new token's row after the final norm, batch order; NULL and 0 to skip
  *         (hidden_len must be N * d else; 0 for the bigram)
  * logits  one row a sequence; CAPACITY when max_rows < n_seqs, INVALID when vocab is not V
- * A start before the fill rewinds: the block of the last new position gets that position's slot + 1 as
- * its fill, and later blocks of the table that this sequence alone holds and that have no key get 0.
+ * A start before the fill rewinds: the block of the last new position gets that position's slot +
+ * 1 as its fill, and later blocks of the table that this sequence alone holds and that have no key
+ * get 0.
  * Allocates nothing. Nobody else may touch the pool until it returns. */
 TL_MUST_USE tl_status tl_forward(const tl_model_config *cfg, const tl_weights *weights,
                                  tl_kv_pool *pool, tl_scratch *scratch,

@@ -1,14 +1,14 @@
 /* model.h: from a checkpoint's bytes to weights: config.json, safetensors, one file or sharded.
  *
- * Everything that comes from a file is checked before anything of it is handed out; what this engine
- * would run wrongly is refused. Weights are used as they lie in the mapped file: loading copies the
- * norms (f32) and nothing else. Loading takes, beyond the map, less than 64 MiB: the header's JSON one
- * entry at a time, 64 bytes and its name for each tensor, and the norms; quantize-at-load takes the int4
- * weights and one widened matrix besides.
+ * Everything that comes from a file is checked before anything of it is handed out; what this
+ * engine would run wrongly is refused. Weights are used as they lie in the mapped file: loading
+ * copies the norms (f32) and nothing else. Loading takes, beyond the map, less than 64 MiB: the
+ * header's JSON one entry at a time, 64 bytes and its name for each tensor, and the norms;
+ * quantize-at-load takes the int4 weights and one widened matrix besides.
  *
- * A mapped file that another process cuts while it is in use ends this process by SIGBUS at the next
- * read past the new end (zeros inside the last page): map only files that nobody rewrites in place, or
- * load with TL_WEIGHTS_COPY, which reads the file once, completely, and keeps no map.
+ * A mapped file that another process cuts while it is in use ends this process by SIGBUS at the
+ * next read past the new end (zeros inside the last page): map only files that nobody rewrites in
+ * place, or load with TL_WEIGHTS_COPY, which reads the file once, completely, and keeps no map.
  *
  * Source: conformance/spec/config.md and conformance/spec/safetensors.md. */
 #ifndef TL_MODEL_H
@@ -72,8 +72,9 @@ typedef struct tl_model_config {
 TL_BEGIN_DECLS
 
 /* Parse the bytes of a config.json.
- * FORMAT: no such JSON, a missing or wrongly typed key, a value out of range, numbers that do not fit each
- * other. UNSUPPORTED: a sound file that this engine would run wrongly. The text names key and value.
+ * FORMAT: no such JSON, a missing or wrongly typed key, a value out of range, numbers that do not
+ * fit each other. UNSUPPORTED: a sound file that this engine would run wrongly. The text names key
+ * and value.
  * INVALID: NULL. NOMEM. */
 TL_MUST_USE tl_status tl_model_config_parse(tl_model_config *out, const char *json, size_t json_len,
                                             tl_error *err);
@@ -96,8 +97,8 @@ typedef struct tl_layout tl_layout;
 
 const char *tl_dtype_name(tl_dtype dtype); /* "BF16"; "unknown" for no dtype. Static text. */
 
-/* Check the whole of a file's bytes against the rules and list its tensors, in the order of their offsets
- * (begin, then end). The layout keeps nothing of bytes.
+/* Check the whole of a file's bytes against the rules and list its tensors, in the order of their
+ * offsets (begin, then end). The layout keeps nothing of bytes.
  * FORMAT with the rule, the tensor, the numbers, and the offset where there is one. NOMEM. */
 TL_MUST_USE tl_status tl_layout_parse(tl_layout **out, const uint8_t *bytes, size_t n_bytes,
                                       tl_error *err);
@@ -128,9 +129,10 @@ TL_MUST_USE tl_status tl_safetensors_f32(const tl_safetensors *st, const char *n
                                          const size_t *shape, size_t n_shape, float *dst,
                                          size_t dst_len, tl_error *err);
 
-/* Borrow the int4 pair NAME.qweight and NAME.scales (name is without either suffix), as long as st lives.
- * NOT_FOUND: one of the two is missing. UNSUPPORTED: not U8 and F16. FORMAT: another shape, or a scale
- * that is NaN, infinite or has its sign bit set (with its byte offset). INVALID: group. */
+/* Borrow the int4 pair NAME.qweight and NAME.scales (name is without either suffix), as long as st
+ * lives.
+ * NOT_FOUND: one of the two is missing. UNSUPPORTED: not U8 and F16. FORMAT: another shape, or a
+ * scale that is NaN, infinite or has its sign bit set (with its byte offset). INVALID: group. */
 TL_MUST_USE tl_status tl_safetensors_q4(const tl_safetensors *st, const char *name, size_t n_out,
                                         size_t n_in, size_t group, tl_qlinear *out, tl_error *err);
 
@@ -146,8 +148,8 @@ typedef struct tl_file_view {
 } tl_file_view;
 
 /* Open DIR/model.safetensors, or the shards that DIR/model.safetensors.index.json names.
- * IO: neither is there, or a shard is not. FORMAT: a file breaks a rule, both are there, or index and shards
- * do not fit each other. */
+ * IO: neither is there, or a shard is not. FORMAT: a file breaks a rule, both are there, or index
+ * and shards do not fit each other. */
 TL_MUST_USE tl_status tl_checkpoint_open(tl_checkpoint **out, const char *dir, tl_weights_mode mode,
                                          tl_error *err);
 /* The same from memory; every files[i].bytes is borrowed until tl_checkpoint_free. */
@@ -208,12 +210,12 @@ typedef struct tl_quant_cfg {
         int4_group; /* 0: weights as they are; else quantize the linears at load with this group */
 } tl_quant_cfg;
 
-/* Bind the tensors of *ckpt to the config, both ways: everything that cfg calls for is there, and nothing
- * is left over. On success *out owns the checkpoint and *ckpt is NULL; on failure both are as before.
- * quant may be NULL.
- * NOT_FOUND: a tensor is missing. FORMAT: a wrong shape. UNSUPPORTED: a wrong dtype, a tensor left over, a tied
- * head that differs from the embedding. INVALID: quantize-at-load of an int4 file, a group that does not fit,
- * a weight that cannot be quantized. NOMEM. */
+/* Bind the tensors of *ckpt to the config, both ways: everything that cfg calls for is there, and
+ * nothing is left over. On success *out owns the checkpoint and *ckpt is NULL; on failure both are
+ * as before. quant may be NULL.
+ * NOT_FOUND: a tensor is missing. FORMAT: a wrong shape. UNSUPPORTED: a wrong dtype, a tensor left
+ * over, a tied head that differs from the embedding. INVALID: quantize-at-load of an int4 file, a
+ * group that does not fit, a weight that cannot be quantized. NOMEM. */
 TL_MUST_USE tl_status tl_weights_load(tl_weights *out, tl_checkpoint **ckpt,
                                       const tl_model_config *cfg, const tl_quant_cfg *quant,
                                       tl_error *err);
@@ -230,8 +232,8 @@ void tl_linear_clear(tl_linear *linear);
 
 /* ------------------------------------------------------------------ model: config and weights */
 
-/* Immutable after loading: any number of runners and threads may use one at the same time, and it must
- * outlive them. */
+/* Immutable after loading: any number of runners and threads may use one at the same time, and it
+ * must outlive them. */
 typedef struct tl_model tl_model;
 
 typedef struct tl_model_load_cfg {
@@ -244,7 +246,8 @@ typedef struct tl_model_load_cfg {
  * Status as tl_model_config_load, tl_checkpoint_open and tl_weights_load. */
 TL_MUST_USE tl_status tl_model_load(tl_model **out, const char *dir, const tl_model_load_cfg *cfg,
                                     tl_error *err);
-/* The same from memory: files has "config.json" and the checkpoint's; borrowed until tl_model_free. */
+/* The same from memory: files has "config.json" and the checkpoint's; borrowed until
+ * tl_model_free. */
 TL_MUST_USE tl_status tl_model_view(tl_model **out, const tl_file_view *files, size_t n_files,
                                     const tl_model_load_cfg *cfg, tl_error *err);
 void tl_model_free(tl_model *model);

@@ -1,11 +1,12 @@
-/* ops.h: the tensor operations that the other modules stand on, in the one order of sums that the whole
- * engine keeps, so that no result depends on batch, threads or instruction set.
+/* ops.h: the tensor operations that the other modules stand on, in the one order of sums that the
+ * whole engine keeps, so that no result depends on batch, threads or instruction set.
  *
- * dot(a, b) is 8 lanes that start from +0; lane k % 8 takes fma(a[k], b[k], lane) with k ascending; then
- * ((0+4)+(2+6)) + ((1+5)+(3+7)). Every kernel here, of any instruction set, gives the bits of that loop.
+ * dot(a, b) is 8 lanes that start from +0; lane k % 8 takes fma(a[k], b[k], lane) with k
+ * ascending; then ((0+4)+(2+6)) + ((1+5)+(3+7)). Every kernel here, of any instruction set, gives
+ * the bits of that loop.
  *
- * These functions are the inner loop: they check nothing. What they demand is stated, and the modules
- * above (quant, model, forward) check it once for each call.
+ * These functions are the inner loop: they check nothing. What they demand is stated, and the
+ * modules above (quant, model, forward) check it once for each call.
  *
  * Source: conformance/spec/forward.md, clauses dot to silu. */
 #ifndef TL_OPS_H
@@ -30,7 +31,8 @@ typedef enum tl_matrix_kind {
     TL_MATRIX_INT4 = 4
 } tl_matrix_kind;
 
-/* A weight matrix W [n_out, n_in], row-major, borrowed. Widening to f32 is exact for all four kinds. */
+/* A weight matrix W [n_out, n_in], row-major, borrowed. Widening to f32 is exact for all four
+ * kinds. */
 typedef struct tl_matrix {
     tl_matrix_kind kind;
     size_t n_out, n_in;
@@ -62,7 +64,8 @@ size_t tl_work_max_n_in(const tl_work *work);
 /* dot(a, b) over n elements. */
 float tl_ops_dot(const tl_work *work, const float *a, const float *b, size_t n);
 
-/* Columns [row_begin, row_end) of y = x W^T: each output is one dot of a row of x with a widened row of W.
+/* Columns [row_begin, row_end) of y = x W^T: each output is one dot of a row of x with a widened
+ * row of W.
  * x  [m, n_in]   f32, read
  * y  [m, n_out]  f32; only the columns row_begin to row_end - 1 are written
  * Demands n_in <= tl_work_max_n_in(work) and row_begin <= row_end <= n_out. */
@@ -76,15 +79,15 @@ void tl_ops_widen_row(const tl_work *work, const tl_matrix *w, size_t row, float
 void tl_ops_rmsnorm(const tl_work *work, const float *x, const float *w, size_t d, float eps,
                     float *y);
 
-/* cos and sin of the half = head_dim / 2 angles f32(position) * inv_freq[i] (a product in f32), each
- * computed in f64 and rounded once to f32. inv_freq, c, s [half] f32. */
+/* cos and sin of the half = head_dim / 2 angles f32(position) * inv_freq[i] (a product in f32),
+ * each computed in f64 and rounded once to f32. inv_freq, c, s [half] f32. */
 void tl_ops_rope_angles(size_t position, const float *inv_freq, size_t half, float *c, float *s);
 
 /* inv_freq[i] = theta^(-2i / head_dim), in f64, rounded once to f32. inv_freq [head_dim / 2]. */
 void tl_ops_rope_inv_freq(double theta, size_t head_dim, float *inv_freq);
 
-/* Rotate the pairs (i, i + half) of one head in place: y1 = x1*c - x2*s, y2 = x2*c + x1*s, each product
- * rounded, then the sum. x [2 * half] f32. */
+/* Rotate the pairs (i, i + half) of one head in place: y1 = x1*c - x2*s, y2 = x2*c + x1*s, each
+ * product rounded, then the sum. x [2 * half] f32. */
 void tl_ops_rope(const tl_work *work, float *x, size_t half, const float *c, const float *s);
 
 /* exp to at most 1 ulp on [-87, 88]; below: +0; above: infinity; NaN stays NaN; exp(+-0) = 1. */
@@ -97,7 +100,8 @@ float tl_ops_softmax_exp(const tl_work *work, float *x, size_t n);
 /* y[i] = (g[i] / (1 + exp(-g[i]))) * u[i]. All [n] f32; y may be g or u. */
 void tl_ops_silu_mul(const tl_work *work, const float *g, const float *u, size_t n, float *y);
 
-/* y[i] = fma(a, x[i], y[i]). x, y [n] f32. One step of the chain that sums the values of attention. */
+/* y[i] = fma(a, x[i], y[i]). x, y [n] f32. One step of the chain that sums the values of
+ * attention. */
 void tl_ops_axpy(const tl_work *work, float a, const float *x, size_t n, float *y);
 
 /* The same in f16 storage: widen n values exactly, or round n values to nearest, ties to even. The

@@ -27,12 +27,12 @@ typedef struct tl_runner tl_runner;
 
 TL_BEGIN_DECLS
 
-/* N 512, S 16, chunk 512, prefix cache on, 256 blocks of 16 positions, FCFS, 1 thread, AUTO, mapped,
- * no quantization. */
+/* N 512, S 16, chunk 512, prefix cache on, 256 blocks of 16 positions, FCFS, 1 thread, AUTO,
+ * mapped, no quantization. */
 tl_engine_cfg tl_engine_cfg_default(void);
 
-/* A runner on a model that is borrowed and must outlive it. Its pool has the model's shape (for the bigram
- * 1 layer, 1 KV head, head_dim 2) and the model tag 0.
+/* A runner on a model that is borrowed and must outlive it. Its pool has the model's shape (for
+ * the bigram 1 layer, 1 KV head, head_dim 2) and the model tag 0.
  * INVALID, NOMEM, UNSUPPORTED as tl_kv_pool_new and tl_scratch_new. */
 TL_MUST_USE tl_status tl_runner_new(tl_runner **out, const tl_model *model,
                                     const tl_engine_cfg *cfg, tl_error *err);
@@ -45,13 +45,15 @@ void tl_runner_free(tl_runner *runner);
 TL_MUST_USE tl_status tl_runner_forward(tl_runner *runner, const tl_forward_batch *batch,
                                         tl_logits *logits, tl_error *err);
 
-/* One prompt on blocks of its own, which are given back whatever happens; a prompt longer than a step is
- * cut inside. Only free blocks are taken, never a cached one: the prefix index is as it was.
+/* One prompt on blocks of its own, which are given back whatever happens; a prompt longer than a
+ * step is cut inside. Only free blocks are taken, never a cached one: the prefix index is as it
+ * was.
  * tokens  [n_tokens] u32, at least 1
- * hidden  [hidden_len = n_tokens * d] f32, every row after the final norm; NULL and 0 to skip; for the
- *         bigram always NULL and 0
+ * hidden  [hidden_len = n_tokens * d] f32, every row after the final norm; NULL and 0 to skip; for
+ *         the bigram always NULL and 0
  * logits  [logits_len = V] f32, of the last token
- * INVALID: an id >= V, a prompt longer than the context, a length. CAPACITY: too few free blocks. */
+ * INVALID: an id >= V, a prompt longer than the context, a length. CAPACITY: too few free
+ * blocks. */
 TL_MUST_USE tl_status tl_runner_run_once(tl_runner *runner, const uint32_t *tokens, size_t n_tokens,
                                          float *hidden, size_t hidden_len, float *logits,
                                          size_t logits_len, tl_error *err);

@@ -1,8 +1,8 @@
 /* sample.h: the one generator, PCG32, and the way from logits to one token.
  *
- * Same logits, parameters, history and generator state: the same id and the same f64 logprob, bit for bit,
- * in every implementation. All arithmetic of tl_sample is IEEE binary64, one rounding an operation, every
- * sum a left-to-right loop; exp and log are the platform's libm.
+ * Same logits, parameters, history and generator state: the same id and the same f64 logprob, bit
+ * for bit, in every implementation. All arithmetic of tl_sample is IEEE binary64, one rounding an
+ * operation, every sum a left-to-right loop; exp and log are the platform's libm.
  *
  * Source: conformance/spec/pcg32.md and conformance/spec/sampling.md. */
 #ifndef TL_SAMPLE_H
@@ -50,8 +50,9 @@ void tl_sampler_free(tl_sampler *sampler);
  * prompt  [n_prompt] u32, output [n_output] u32: the history, every id < V
  * rng     moves by exactly one uniform when a token is sampled; not at all when greedy or refused
  * token, logprob: the id, and its log-probability before temperature and filters
- * INVALID: a parameter out of its range, a NaN or +inf logit, none finite, an id >= V, n_logits, numbers that
- * leave the finite on the way. Parameters are checked when greedy, too. Allocates nothing. */
+ * INVALID: a parameter out of its range, a NaN or +inf logit, none finite, an id >= V, n_logits,
+ * numbers that leave the finite on the way. Parameters are checked when greedy, too. Allocates
+ * nothing. */
 TL_MUST_USE tl_status tl_sample(tl_sampler *sampler, const float *logits, size_t n_logits,
                                 const tl_sampling_params *params, const uint32_t *prompt,
                                 size_t n_prompt, const uint32_t *output, size_t n_output,

@@ -1,5 +1,5 @@
-/* tl.h: the whole library in one include. Start with runner.h (run a model) and sample.h (choose a token);
- * engine/examples/hello.c is a complete program. */
+/* tl.h: the whole library in one include. Start with runner.h (run a model) and sample.h (choose a
+ * token); engine/examples/hello.c is a complete program. */
 #ifndef TL_TL_H
 #define TL_TL_H
 
