@@ -1,12 +1,16 @@
 /* json.h: jansson behind the checks that it does not make.
  *
- * jansson swallows a NUL byte after a number, true, false or null, counts no nodes and, on a
- * header of 100 MB, takes gigabytes. So a scan of our own goes over the bytes first: UTF-8, NUL
- * (raw or escaped), lone surrogates, nesting, nodes. Only then does jansson see them, with
- * duplicate keys refused.
+ * jansson swallows a NUL byte after a number, true, false or null, counts no nodes, tells nobody
+ * when memory ran out inside a string and, on a header of 100 MB, takes gigabytes. So a scan of
+ * our own goes over the bytes first and proves that they are JSON within the limits; jansson
+ * then builds the values, of the whole text or of one member at a time, and is left to find
+ * duplicate keys and numbers out of range. Whatever else fails in it is memory.
  *
- * Private, but given to learners as it is; never graded. Source: conformance/spec/config.md (the
- * JSON rules) and conformance/spec/safetensors.md, rules 3 and 4. */
+ * A node is a value (object, array, string, number, true, false, null); keys are not counted.
+ * The outermost object is level 1.
+ *
+ * Private, but given to learners as it is; never graded. Source: conformance/spec/config.md
+ * (config#json) and conformance/spec/safetensors.md, rules 3 and 4. */
 #ifndef TLI_JSON_H
 #define TLI_JSON_H
 
@@ -16,29 +20,47 @@
 
 typedef struct tli_json_limits {
     size_t max_bytes;
-    size_t max_depth;
-    size_t max_nodes;
+    size_t max_depth;        /* levels, at most 64 */
+    size_t max_nodes;        /* in all */
+    size_t max_member_nodes; /* in one member of the outermost object */
 } tli_json_limits;
 
-/* Parse one JSON object. `what` names the file in messages; offsets in errors count from bytes and
- * have `base` added. On success *out is a new reference.
- * FORMAT: everything that is wrong with the bytes. NOMEM. */
-TL_MUST_USE tl_status tli_json_object(json_t **out, const char *bytes, size_t n_bytes,
-                                      uint64_t base, const tli_json_limits *limits,
-                                      const char *what, tl_error *err);
+/* A piece of a text, and where it starts in the file that it is from, for offsets in errors. */
+typedef struct tli_json_span {
+    const char *text;
+    size_t len;
+    uint64_t at; /* byte of the file */
+} tli_json_span;
 
-/* A top-level object taken one entry at a time, so that a header of any size costs the memory of
- * its largest entry. tli_json_open makes the whole scan; each tli_json_next hands out the next key
- * (decoded, NUL-ended, valid until the following call) and its value (a new reference, of at most
- * max_entry_nodes nodes). */
-typedef struct tli_json_walk tli_json_walk;
+/* Prove that `text` is one object in UTF-8 and valid JSON within the limits, but for duplicate
+ * keys and the range of numbers. `what` names the file in messages. *n_members = members of the
+ * outermost object. FORMAT, with the offset. */
+TL_MUST_USE tl_status tli_json_check(tli_json_span text, const tli_json_limits *limits,
+                                     const char *what, size_t *n_members, tl_error *err);
 
-TL_MUST_USE tl_status tli_json_open(tli_json_walk **out, const char *bytes, size_t n_bytes,
-                                    uint64_t base, const tli_json_limits *limits,
-                                    size_t max_entry_nodes, const char *what, tl_error *err);
-/* *value is NULL after the last entry. *at is the byte where the key starts. */
-TL_MUST_USE tl_status tli_json_next(tli_json_walk *walk, const char **key, size_t *key_len,
-                                    json_t **value, uint64_t *at, tl_error *err);
-void tli_json_close(tli_json_walk *walk);
+/* Build the value of a span that is checked, or is part of one that is. *out is a new reference.
+ * FORMAT: a key that stands twice, a number out of range, with the offset. NOMEM. */
+TL_MUST_USE tl_status tli_json_load(json_t **out, tli_json_span value, const char *what,
+                                    tl_error *err);
+
+/* Both in one for a whole file; an error of the second kind names the member that it is in. */
+TL_MUST_USE tl_status tli_json_object(json_t **out, tli_json_span text,
+                                      const tli_json_limits *limits, const char *what,
+                                      tl_error *err);
+
+/* The members of a checked object, in their order. Allocates nothing. */
+typedef struct tli_json_walk {
+    tli_json_span object;
+    size_t at; /* next byte to look at, counted from object.text */
+} tli_json_walk;
+
+tli_json_walk tli_json_members(tli_json_span object);
+/* false after the last member. The key is a string literal with its quotes, escapes as they were
+ * written; the value is without white space around it. */
+bool tli_json_next(tli_json_walk *walk, tli_json_span *key, tli_json_span *value);
+
+/* Unescape a checked string literal into dst, which has room for string.len bytes, and end it by
+ * a NUL. Returns its length without the NUL, at most string.len - 2. */
+size_t tli_json_decode(tli_json_span string, char *dst);
 
 #endif
