@@ -123,7 +123,8 @@ def forward(c, weights, ids, f16_kv=False, bug=None):
 
 def head(c, weights):
     """The matrix that turns a last hidden state into logits: the embedding itself when tied."""
-    return weights["model.embed_tokens.weight" if c["tied"] else "lm_head.weight"].astype(np.float64)
+    name = "model.embed_tokens.weight" if c["tied"] else "lm_head.weight"
+    return weights[name].astype(np.float64)
 
 
 def moved(got, want):

@@ -1,14 +1,17 @@
 """The table of the golden models and their prompts, and how both are drawn from a seed."""
+import hashlib
 import json
 import zlib
 
 import numpy as np
 
 TRAINED = "kjv"
+TRAINED_SHA256 = "690b9e123cb8e2b4d88b49ccfe8a76e294ff1cfa3b9e9a08eaf520b59714ec5c"
 
 # Each entry: the config.json as it is written (tl_arch apart), how the file is stored, and the
 # lengths of its prompts. Between them they hold what conformance/spec/vectors.md asks for.
 #   dtype   one for all tensors, or {part of a name: dtype}, the first match counting
+#   pad     False leaves the header at an odd length, so that no tensor of the file is aligned
 #   order   "first": the embedding first in the file, so that an id past the vocabulary reads into
 #           the next tensor and not past the file; "last": the other way round
 #   hidden  which prompt also gets the last hidden state of all its tokens
@@ -22,6 +25,11 @@ SPECS = [
             "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
             "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "hidden_act": "silu",
             "tie_word_embeddings": False, "eos_token_id": 0,
+            # What else a config.json of the field holds, all of it without effect.
+            "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 1,
+            "initializer_range": 0.02, "mlp_bias": False, "pad_token_id": None,
+            "pretraining_tp": 1, "rope_scaling": None, "torch_dtype": "float32",
+            "transformers_version": "4.57.6", "use_cache": True,
         },
         "dtype": "F32", "logits": [1, 4, 17, 33, 128], "hidden": 17, "greedy": [9, 40],
     },
@@ -50,7 +58,8 @@ SPECS = [
     },
     {
         "name": "wide-heads-f32",
-        "about": "heads x head_dim = 64 above hidden 36, tied, theta 5000 in rope_parameters",
+        "about": "heads x head_dim = 64 above hidden 36, tied, theta 5000 in rope_parameters, "
+                 "unaligned data",
         "config": {
             "tl_tokenizer": "bpe", "model_type": "llama", "vocab_size": 120, "hidden_size": 36,
             "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -58,7 +67,7 @@ SPECS = [
             "rms_norm_eps": 1e-5, "tie_word_embeddings": True,
             "rope_parameters": {"rope_theta": 5000},
         },
-        "dtype": "F32", "logits": [2, 8, 32, 65], "hidden": 32, "greedy": [6, 48],
+        "dtype": "F32", "pad": False, "logits": [2, 8, 32, 65], "hidden": 32, "greedy": [6, 48],
     },
     {
         "name": "narrow-heads-bf16",
@@ -87,7 +96,7 @@ SPECS = [
     },
     {
         "name": "deep-f16",
-        "about": "six layers, MHA, head_dim 6, F16, theta 150 named in rope_scaling of type default",
+        "about": "six layers, MHA, head_dim 6, F16, theta 150 in rope_scaling of type default",
         "config": {
             "tl_tokenizer": "byte", "model_type": "llama", "architectures": ["LlamaForCausalLM"],
             "vocab_size": 256, "hidden_size": 24, "intermediate_size": 56,
@@ -152,7 +161,7 @@ TRAINED_GREEDY = [
     "In those days there was a ",
     "Wherefore I say unto you, ",
 ]
-TRAINED_GREEDY_KEPT = 3
+TRAINED_GREEDY_KEPT = 2
 
 
 def generator_for(seed, *words):
@@ -201,8 +210,14 @@ def greedy_wanted(spec, seed):
 
 
 def specs_of(out):
-    """The random models' table and the trained model, whose config.json is its spec."""
-    config = json.loads((out / "models" / TRAINED / "config.json").read_text())
+    """The random models' table and the trained model, whose config.json is its spec and whose
+    weights must be the ones that were hashed when they were trained."""
+    directory = out / "models" / TRAINED
+    digest = hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()
+    if digest != TRAINED_SHA256:
+        raise SystemExit(f"{directory}/model.safetensors has sha256 {digest}, "
+                         f"not {TRAINED_SHA256}")
+    config = json.loads((directory / "config.json").read_text())
     trained = {"name": TRAINED, "config": config, "hidden": TRAINED_HIDDEN,
                "about": "trained on the King James Bible, byte by byte"}
     return SPECS + [trained]

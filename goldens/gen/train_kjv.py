@@ -4,7 +4,7 @@
 The text comes from the Debian packages bible-kjv and bible-kjv-text (the translation of 1611,
 whose copyright has expired; the program that prints it is under the GPL and is not copied here).
 Training repeats its bytes on one machine only, so `make goldens` never runs this script: the
-weights it wrote are an input of the generators, hashed in MANIFEST.json and in models/kjv/README.
+weights it wrote are an input of the generators, whose hash models_spec.py knows.
 
     apt-get install bible-kjv bible-kjv-text
     python3 train_kjv.py --out ../models/kjv [--steps 4500] [--threads 2]
@@ -18,6 +18,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import hf_import  # noqa: F401, I001
 import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
