@@ -21,7 +21,7 @@ struct tl_sampler {
     size_t vocab;
     double *logit;  /* [vocab] l, after the penalties from step 3 on */
     double *scaled; /* [vocab] t */
-    double *weight; /* [vocab] exp(t - M'), for the ids that top-k kept */
+    double *weight; /* [vocab] exp(l - M) from step 4; exp(t - M') of the kept ids after step 7 */
     size_t *count;  /* [vocab] zeros between the steps */
     uint32_t *kept; /* [n_kept] the ids still kept, ascending */
     size_t n_kept;
@@ -243,11 +243,12 @@ static tl_status find_top(const tl_sampler *s, double *top, tl_error *err) {
     return TL_OK;
 }
 
-/* Step 4: log(Z). */
-static double log_partition(const tl_sampler *s, double top) {
+/* Step 4: log(Z). The terms stay in weight. */
+static double log_partition(tl_sampler *s, double top) {
     double z = 0.0;
     for (size_t i = 0; i < s->vocab; i++) {
-        z += exp(s->logit[i] - top);
+        s->weight[i] = exp(s->logit[i] - top);
+        z += s->weight[i];
     }
     return log(z);
 }
@@ -376,7 +377,9 @@ static void apply_filters(tl_sampler *s, const tl_sampling_params *params, doubl
     if (top_k_on) {
         keep_top_k(s, params->top_k);
     }
-    weigh_kept(s, scaled_top);
+    if (params->temperature != 1.0) {
+        weigh_kept(s, scaled_top); /* at 1, t is l, and step 4 left these very terms */
+    }
     if (!top_p_on && !min_p_on) {
         return;
     }

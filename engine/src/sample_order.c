@@ -12,8 +12,8 @@
 
 #include "util.h"
 
-#define N_BUCKETS 8192u
-#define LAST_BUCKET (N_BUCKETS - 1u)
+/* About one id a bucket; the number of a bucket is a u16. */
+#define MAX_BUCKETS 65536u
 /* Runs of this length are sorted by insertion, longer ones by merging. */
 #define RUN_LENGTH 16u
 
@@ -29,11 +29,12 @@ bool tli_order_before(const double *t, uint32_t a, uint32_t b) {
 
 bool tli_order_init(tli_order *order, const double *t, size_t n) {
     order->n = n;
+    order->n_buckets = n < MAX_BUCKETS ? n : MAX_BUCKETS;
     order->t = t;
     order->ids = tli_calloc(n, sizeof *order->ids);
     order->spare = tli_calloc(n, sizeof *order->spare);
     order->bucket_of = tli_calloc(n, sizeof *order->bucket_of);
-    order->bucket_end = tli_calloc(N_BUCKETS, sizeof *order->bucket_end);
+    order->bucket_end = tli_calloc(order->n_buckets, sizeof *order->bucket_end);
     return order->ids != NULL && order->spare != NULL && order->bucket_of != NULL &&
            order->bucket_end != NULL;
 }
@@ -46,7 +47,7 @@ void tli_order_clear(tli_order *order) {
     *order = (tli_order){0};
 }
 
-/* Buckets for each unit of distance, so that most ids share the buckets evenly: the last one begins at four
+/* Buckets for each unit of distance, so that most ids share the buckets evenly: the last one begins at three
  * times the mean distance of the ids within reach, which a few far ids (masks of -1e30) cannot spoil. */
 static double buckets_per_unit(const tli_order *order, double top, double reach) {
     double sum = 0.0;
@@ -57,28 +58,30 @@ static double buckets_per_unit(const tli_order *order, double top, double reach)
         sum += near ? distance : 0.0;
         n_near += near ? 1.0 : 0.0;
     }
-    const double width = 4.0 * sum / n_near; /* n_near >= 1: the top itself */
-    return width > 0.0 ? LAST_BUCKET / width : 0.0;
+    const double width = 3.0 * sum / n_near; /* n_near >= 1: the top itself */
+    const double last = (double)(order->n_buckets - 1);
+    return width > 0.0 ? last / width : 0.0;
 }
 
-/* An infinite distance, and the NaN of infinity times 0, land in the last bucket: both comparisons fail. */
-static uint16_t bucket_of_distance(double distance, double per_unit) {
+/* An infinite distance, and the NaN of infinity times 0, land in the last bucket: the comparison fails. */
+static uint16_t bucket_of_distance(double distance, double per_unit, double last) {
     const double place = distance * per_unit;
-    return place < LAST_BUCKET ? (uint16_t)place : (uint16_t)LAST_BUCKET;
+    return (uint16_t)(place < last ? place : last);
 }
 
 void tli_order_begin(tli_order *order, double top, double reach) {
     const double per_unit = buckets_per_unit(order, top, reach);
-    size_t *end = order->bucket_end;
-    memset(end, 0, N_BUCKETS * sizeof *end);
+    const double last = (double)(order->n_buckets - 1);
+    uint32_t *end = order->bucket_end;
+    memset(end, 0, order->n_buckets * sizeof *end);
     for (size_t i = 0; i < order->n; i++) {
-        const uint16_t bucket = bucket_of_distance(top - order->t[i], per_unit);
+        const uint16_t bucket = bucket_of_distance(top - order->t[i], per_unit, last);
         order->bucket_of[i] = bucket;
         end[bucket]++;
     }
-    size_t begin = 0;
-    for (size_t b = 0; b < N_BUCKETS; b++) {
-        const size_t count = end[b];
+    uint32_t begin = 0;
+    for (size_t b = 0; b < order->n_buckets; b++) {
+        const uint32_t count = end[b];
         end[b] = begin;
         begin += count;
     }
@@ -131,14 +134,22 @@ static void sort_ids(uint32_t *ids, uint32_t *spare, size_t n, const double *t) 
     }
 }
 
+/* Sort some more ids: whole buckets, enough of them to be worth the call. */
+static void sort_more(tli_order *order) {
+    const size_t begin = order->n_sorted;
+    size_t end = begin;
+    while (end - begin < RUN_LENGTH && end < order->n) {
+        end = order->bucket_end[order->next_bucket];
+        order->next_bucket++;
+    }
+    sort_ids(order->ids + begin, order->spare, end - begin, order->t);
+    order->n_sorted = end;
+}
+
 uint32_t tli_order_at(tli_order *order, size_t i) {
     TLI_ASSERT(i < order->n);
     while (order->n_sorted <= i) {
-        const size_t begin = order->n_sorted;
-        const size_t end = order->bucket_end[order->next_bucket];
-        sort_ids(order->ids + begin, order->spare, end - begin, order->t);
-        order->n_sorted = end;
-        order->next_bucket++;
+        sort_more(order);
     }
     return order->ids[i];
 }

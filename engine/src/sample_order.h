@@ -10,14 +10,15 @@
 /* Ids fall into buckets of equal width by their distance from the top; a bucket is sorted when the first of
  * its ids is asked for. */
 typedef struct tli_order {
-    size_t n;        /* ids in the order: 0 to n - 1 */
-    const double *t; /* [n] borrowed; no NaN, no +infinity; unchanged while the order is in use */
-    uint32_t *ids;   /* [n] */
-    uint32_t *spare; /* [n] the other side of a merge */
-    uint16_t *bucket_of; /* [n] */
-    size_t *bucket_end;  /* [the number of buckets] where a bucket's ids end in ids */
-    size_t n_sorted;     /* ids[0] to ids[n_sorted - 1] stand as they will stay */
-    size_t next_bucket;  /* the first that is not sorted */
+    size_t n;         /* ids in the order: 0 to n - 1 */
+    size_t n_buckets; /* at least 1 */
+    const double *t;  /* [n] borrowed; no NaN, no +infinity; unchanged while the order is in use */
+    uint32_t *ids;    /* [n] */
+    uint32_t *spare;  /* [n] the other side of a merge */
+    uint16_t *bucket_of;  /* [n] */
+    uint32_t *bucket_end; /* [n_buckets] where a bucket's ids end in ids */
+    size_t n_sorted;      /* ids[0] to ids[n_sorted - 1] stand as they will stay */
+    size_t next_bucket;   /* the first that is not sorted */
 } tli_order;
 
 /* Take memory for n ids over t. False: refused, and *order is still to be cleared. */
