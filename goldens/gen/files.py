@@ -1,4 +1,4 @@
-"""Files as pieces, and the book of cases that safetensors.py and config.py fill.
+"""Files as pieces, and the book of cases that safetensors_cases.py and config_cases.py fill.
 
 A file is a list of pieces (conformance/spec/vectors.md).  Book.accept and Book.refuse take what the
 author of a case expects, materialise the file, ask the oracle, and stop the generator when the two

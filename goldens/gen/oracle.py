@@ -1,7 +1,7 @@
 """The slow second opinion: a pure-Python reader of checkpoints and configs, rule by rule.
 
 It follows conformance/spec/formats (safetensors.md, config.md) and nothing else.  The generators
-safetensors.py and config.py write down by hand what they expect of each case; this reader must say
+safetensors_cases.py and config_cases.py write down by hand what they expect of each case; this reader must say
 the same, or the generator stops.  parse_json() is written out here because Python's json accepts
 what the pages refuse (duplicate keys, NaN, lone surrogates, any depth).
 """

@@ -1024,7 +1024,7 @@ def main(argv=None):
     if missing:
         raise SystemExit(f"carried-over cases that are not in the book: {missing}")
     v.write_vectors(os.path.join(args.out, "safetensors.vectors.json"), "safetensors",
-                    v.generator_info("gen/safetensors.py", v.command_of("safetensors.py", args)),
+                    v.generator_info("gen/safetensors_cases.py", v.command_of("safetensors_cases.py", args)),
                     {"name": "the page, by hand and by a reader in Python", "version": "1",
                      "dtype": "any", "device": "cpu"},
                     v.bits_tolerance("verdicts, and exact widening"), NOTES, book.finish())

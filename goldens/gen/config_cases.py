@@ -1,0 +1,949 @@
+"""config.vectors.json: every row of conformance/spec/config.md, with an accepted twin for each fault.
+
+The base is a plain tiny Llama; a case changes one thing in it (or the few that belong together).
+Verdict, status and subject are written by hand and must be the oracle's too (oracle.py); what an
+accepted file says is the oracle's reading, held against the values that a case names itself.
+Two allowed statuses stand where a value is of the wrong JSON type in a row whose refusal is
+UNSUPPORTED: the page's general sentence and the row name different ones.
+"""
+
+import json
+import os
+import random
+
+import files as f
+import oracle
+import vectors as v
+
+BASE_ID = "cf-ok-base"
+BASE = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "tl_arch": "llama",
+    "tl_tokenizer": "byte", "vocab_size": 256, "hidden_size": 64, "intermediate_size": 128,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "hidden_act": "silu", "max_position_embeddings": 128, "rms_norm_eps": 1e-05,
+    "rope_theta": 10000.0, "rope_scaling": None, "attention_bias": False, "mlp_bias": False,
+    "attention_dropout": 0.0, "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2,
+    "pad_token_id": None, "pretraining_tp": 1, "use_cache": True, "initializer_range": 0.02,
+    "torch_dtype": "bfloat16", "transformers_version": "4.46.0"}
+EITHER = "UNSUPPORTED FORMAT"
+NO_ROPE = ["rope_theta", "rope_scaling"]
+
+
+def render(unset=(), **changed):
+    top = {**{k: x for k, x in BASE.items() if k not in unset}, **changed}
+    return json.dumps(top, ensure_ascii=True)
+
+
+def judge(inputs):
+    if "node" in inputs:
+        raise oracle.Fault("IO", 0)
+    parsed = oracle.parse_config(f.materialise(inputs["file"]))
+    want, _ = oracle.tensors_of(parsed)
+    for name, shape in want.items() if parsed.get("n_layers", 0) <= 64 else ():
+        if shape[0] * shape[-1] * 4 >= 1 << 64:
+            raise oracle.Fault("FORMAT", 0, name)
+    if "weights" in inputs:
+        tensors, metadata = oracle.parse_safetensors(f.materialise(inputs["weights"]))
+        oracle.load_model(parsed, tensors, metadata)
+    return parsed
+
+
+def parsed_json(parsed):
+    return {k: v.f64hex(x) if k in ("rope_theta", "rms_norm_eps") else x
+            for k, x in parsed.items()}
+
+
+def is_document(data):
+    """Whether a lenient JSON reader finds a document, which is what a schema is applied to."""
+    def finite(text):
+        if text.strip("-") in ("NaN", "Infinity") or float(text) in (float("inf"), -float("inf")):
+            raise ValueError(text)
+        return float(text)
+    try:
+        json.loads(data.decode("utf-8"), parse_constant=finite, parse_float=finite)
+        return True
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
+
+
+class Cases(f.Book):
+    def ok(self, group, case_id, comment, inputs, flags=(), want=None):
+        def expected(parsed):
+            for key, value in (want or {}).items():
+                if parsed[key] != value:
+                    raise SystemExit(f"{case_id}: {key} is {parsed[key]!r}, not {value!r}")
+            return {"parsed": parsed_json(parsed)}
+        self.accept(group, case_id, comment, flags, inputs, expected)
+
+    def bad(self, group, case_id, comment, inputs, status="FORMAT", subject=None, twin=BASE_ID,
+            flags=(), beyond=False):
+        """beyond: only the page can refuse this, a JSON Schema accepts it."""
+        if isinstance(twin, dict):
+            inputs_of_twin, twin = twin, self.known(twin) or case_id + "-twin"
+            if twin not in self.ids:
+                self.ok(group, twin, f"the twin of {case_id}", inputs_of_twin, flags)
+        more = {}
+        if "node" in inputs or "weights" not in inputs and not is_document(
+                f.materialise(inputs["file"])):
+            more["schema_says"] = "none"
+        elif beyond or "weights" in inputs:
+            more["schema_says"] = "accept"
+        self.refuse(group, case_id, comment, flags, inputs, status, twin, subject, **more)
+
+
+def base(unset=(), **changed):
+    return {"file": f.text(render(unset, **changed))}
+
+
+def raw(text_or_bytes):
+    if isinstance(text_or_bytes, bytes):
+        return {"file": f.shortest(text_or_bytes)}
+    return {"file": f.text(text_or_bytes) if text_or_bytes else []}
+
+
+# --------------------------------------------------------------------- carried-over cases
+
+# id: (group, status, subject, twin or None for the base, beyond the schema)
+CARRIED = {
+    "cf-bad-both-disagree": ("rope_theta", "FORMAT", "rope_theta", base(
+        rope_parameters={"rope_theta": 10000.0, "rope_type": "default"}), True),
+    "cf-bad-theta-zero": ("number_ranges", "FORMAT", "rope_theta", None, False),
+    "cf-bad-theta-string": ("number_types", "FORMAT", "rope_theta", None, False),
+    "cf-bad-scaling-linear": ("rope_scaling", "UNSUPPORTED", "linear", None, False),
+    "cf-bad-scaling-su": ("rope_scaling", "UNSUPPORTED", "su", None, False),
+    "cf-bad-scaling-mrope": ("rope_scaling", "UNSUPPORTED", "mrope", None, False),
+    "cf-bad-scaling-proportional": ("rope_scaling", "UNSUPPORTED", "proportional", None, False),
+    "cf-bad-scaling-linear-old": ("rope_scaling", "UNSUPPORTED", "linear", None, False),
+    "cf-bad-scaling-conflict": ("rope_scaling", "UNSUPPORTED", "llama3", None, False),
+    "cf-bad-scaling-string": ("rope_scaling", EITHER, "rope_scaling", None, False),
+    "cf-bad-scaling-empty": ("rope_scaling", "UNSUPPORTED", "rope_scaling", None, False),
+    "cf-bad-rope-type-number": ("rope_scaling", EITHER, None, None, False),
+    "cf-bad-rope-nested": ("rope_scaling", "UNSUPPORTED", "rope_parameters", None, False),
+    "cf-bad-partial-rotary": ("rope_scaling", "UNSUPPORTED", "partial_rotary_factor", None, False),
+    "cf-bad-partial-rotary-v5": ("rope_scaling", "UNSUPPORTED", "partial_rotary_factor",
+                                 base(NO_ROPE, rope_parameters={
+                                     "rope_theta": 10000.0, "rope_type": "default",
+                                     "partial_rotary_factor": 1.0}), False),
+    "cf-bad-kv-not-divisor": ("head_geometry", "FORMAT", "num_key_value_heads", None, True),
+    "cf-bad-kv-more": ("head_geometry", "FORMAT", "num_key_value_heads", None, True),
+    "cf-bad-kv-zero": ("number_ranges", "FORMAT", "num_key_value_heads", None, False),
+    "cf-bad-kv-list": ("number_types", "FORMAT", "num_key_value_heads", None, False),
+    "cf-bad-head-dim-odd": ("head_geometry", "FORMAT", "head_dim", "cf-ok-head-dim-equal", False),
+    "cf-bad-head-dim-zero": ("head_geometry", "FORMAT", "head_dim", "cf-ok-head-dim-equal", False),
+    "cf-bad-missing-hidden_size": ("required_keys", "FORMAT", "hidden_size", None, False),
+    "cf-bad-missing-intermediate_size": ("required_keys", "FORMAT", "intermediate_size", None,
+                                         False),
+    "cf-bad-missing-num_hidden_layers": ("required_keys", "FORMAT", "num_hidden_layers", None,
+                                         False),
+    "cf-bad-vocab-minus-one": ("number_ranges", "FORMAT", "vocab_size", None, False),
+    "cf-bad-hidden-overflow": ("number_ranges", "FORMAT", None, None, False),
+    "cf-bad-hidden-int64": ("number_ranges", "FORMAT", None, None, False),
+    "cf-bad-hidden-float": ("number_types", "FORMAT", "hidden_size", None, True),
+    "cf-bad-hidden-string": ("number_types", "FORMAT", "hidden_size", None, False),
+    "cf-bad-layers-zero": ("number_ranges", "FORMAT", "num_hidden_layers", None, False),
+    "cf-bad-eps-missing": ("required_keys", "FORMAT", "rms_norm_eps", None, False),
+    "cf-bad-eps-negative": ("number_ranges", "FORMAT", "rms_norm_eps", None, False),
+    "cf-bad-maxpos-zero": ("number_ranges", "FORMAT", "max_position_embeddings", None, False),
+    "cf-bad-eos-empty-list": ("eos_ids", "FORMAT", "eos_token_id", None, False),
+    "cf-bad-eos-range": ("eos_ids", "FORMAT", "eos_token_id", None, True),
+    "cf-bad-eos-negative": ("eos_ids", "FORMAT", "eos_token_id", None, False),
+    "cf-bad-tie-string": ("number_types", "FORMAT", "tie_word_embeddings", None, False),
+    "cf-bad-attention-bias": ("biases_and_norms", "UNSUPPORTED", "attention_bias", None, False),
+    "cf-bad-mlp-bias": ("biases_and_norms", "UNSUPPORTED", "mlp_bias", None, False),
+    "cf-bad-bias-internlm": ("biases_and_norms", "UNSUPPORTED", "bias", None, False),
+    "cf-bad-qkv-bias": ("biases_and_norms", "UNSUPPORTED", "qkv_bias", None, False),
+    "cf-bad-act-gelu": ("activation", "UNSUPPORTED", "gelu", None, False),
+    "cf-bad-act-gelu-tanh": ("activation", "UNSUPPORTED", "gelu_pytorch_tanh", None, False),
+    "cf-bad-act-relu": ("activation", "UNSUPPORTED", "relu", None, False),
+    "cf-bad-hidden-activation": ("activation", "UNSUPPORTED", "hidden_activation", None, False),
+    "cf-bad-sliding-window": ("attention_window", "UNSUPPORTED", "sliding_window", None, False),
+    "cf-bad-layer-types": ("attention_window", "UNSUPPORTED", "layer_types", None, False),
+    "cf-bad-quant-fp8": ("foreign_keys", "UNSUPPORTED", "quantization_config", None, False),
+    "cf-bad-quant-bnb": ("foreign_keys", "UNSUPPORTED", "quantization_config", None, False),
+    "cf-bad-compression": ("foreign_keys", "UNSUPPORTED", "compression_config", None, False),
+    "cf-bad-family-gemma": ("model_family", "UNSUPPORTED", None, None, False),
+    "cf-bad-family-qwen2": ("model_family", "UNSUPPORTED", None, None, False),
+    "cf-bad-family-qwen3": ("model_family", "UNSUPPORTED", None, None, False),
+    "cf-bad-family-granite": ("model_family", "UNSUPPORTED", None, None, False),
+    "cf-bad-family-mixtral": ("model_family", "UNSUPPORTED", None, None, False),
+    "cf-bad-family-phi3": ("model_family", "UNSUPPORTED", None, None, False),
+    "cf-bad-family-cohere": ("model_family", "UNSUPPORTED", None, None, False),
+    "cf-bad-family-gpt2": ("model_family", "UNSUPPORTED", None, None, False),
+    "cf-bad-family-mistral-window": ("attention_window", "UNSUPPORTED", "sliding_window",
+                                     "cf-ok-family-mistral-plain", False),
+    "cf-bad-granite-in-llama": ("foreign_keys", "UNSUPPORTED", "logits_scaling", None, False),
+    "cf-bad-softcap": ("foreign_keys", "UNSUPPORTED", "attn_logit_softcapping", None, False),
+    "cf-bad-qk-norm": ("biases_and_norms", "UNSUPPORTED", "use_qk_norm", None, False),
+    "cf-bad-nope": ("foreign_keys", "UNSUPPORTED", "no_rope_layers", None, False),
+    "cf-bad-alibi": ("rope_scaling", "UNSUPPORTED", "position_embedding_type", None, False),
+    "cf-bad-arch-seqcls": ("model_family", "UNSUPPORTED", "architectures", None, False),
+    "cf-bad-multimodal": ("model_family", EITHER, None, None, False),
+    "cf-bad-arch-unknown": ("arch_and_tokenizer", "UNSUPPORTED", "tl_arch", None, False),
+    "cf-bad-arch-missing": ("arch_and_tokenizer", EITHER, "tl_arch", None, False),
+    "cf-bad-tokenizer-missing": ("arch_and_tokenizer", EITHER, "tl_tokenizer", None, False),
+    "cf-bad-empty": ("json_rules", "FORMAT", None, None, False),
+    "cf-bad-infinity": ("json_rules", "FORMAT", None, None, False),
+    "cf-bad-nan": ("json_rules", "FORMAT", None, None, False),
+    "cf-bad-comment": ("json_rules", "FORMAT", None, None, False),
+    "cf-bad-bom": ("json_rules", "FORMAT", None, None, False),
+    "cf-bad-utf8": ("json_rules", "FORMAT", None, None, False),
+    "cf-bad-deep": ("json_rules", "FORMAT", None, "depth-64", True),
+    "cf-bad-huge": ("json_rules", "FORMAT", None, "size-1-mib", True),
+    "cf-bad-directory": ("json_rules", "IO", None, None, False),
+    "cf-bad-missing-file": ("json_rules", "IO", None, None, False),
+}
+# What an accepted case must have been read as; every other field is the base's.
+CARRIED_OK = {
+    "cf-ok-base": ("parsed_fields", {"head_dim": 16, "n_kv_heads": 2, "rope_theta": 10000.0,
+                                     "rms_norm_eps": 1e-5, "tie_word_embeddings": True,
+                                     "eos_token_ids": [2], "max_positions": 128}),
+    "cf-ok-v5": ("rope_theta", {"rope_theta": 500000.0}),
+    "cf-ok-v5-theta-not-default": ("rope_theta", {"rope_theta": 1000000.0}),
+    "cf-ok-v5-no-type": ("rope_theta", {"rope_theta": 10000.0}),
+    "cf-ok-v5-null-top": ("rope_theta", {"rope_theta": 1000000.0}),
+    "cf-ok-theta-int": ("number_types", {"rope_theta": 10000.0}),
+    "cf-ok-theta-missing": ("rope_theta", {"rope_theta": 10000.0}),
+    "cf-ok-scaling-default": ("rope_scaling", {}),
+    "cf-ok-scaling-default-old": ("rope_scaling", {}),
+    "cf-ok-kv-missing": ("parsed_fields", {"n_kv_heads": 4}),
+    "cf-ok-kv-one": ("parsed_fields", {"n_kv_heads": 1}),
+    "cf-ok-head-dim-equal": ("parsed_fields", {"head_dim": 16}),
+    "cf-ok-head-dim-null": ("null_and_unknown", {"head_dim": 16}),
+    "cf-ok-maxpos-missing": ("parsed_fields", {"max_positions": 2048}),
+    "cf-ok-eos-list": ("eos_ids", {"eos_token_ids": [128001, 128008, 128009]}),
+    "cf-ok-eos-null": ("eos_ids", {"eos_token_ids": []}),
+    "cf-ok-eos-missing": ("eos_ids", {"eos_token_ids": []}),
+    "cf-ok-tie-missing": ("parsed_fields", {"tie_word_embeddings": False}),
+    "cf-ok-tie-null": ("null_and_unknown", {"tie_word_embeddings": False}),
+    "cf-ok-attention-dropout": ("null_and_unknown", {}),
+    "cf-ok-pretraining-tp": ("null_and_unknown", {}),
+    "cf-ok-act-swish": ("activation", {}), "cf-ok-act-missing": ("activation", {}),
+    "cf-ok-sliding-null": ("attention_window", {}), "cf-ok-quant-null": ("foreign_keys", {}),
+    "cf-ok-family-mistral-plain": ("model_family", {}),
+    "cf-ok-unknown-keys": ("null_and_unknown", {}), "cf-ok-dtype-new": ("null_and_unknown", {}),
+    "cf-ok-trailing-newline": ("json_rules", {}),
+    "cf-ok-bigram": ("bigram_rows", {"arch": "bigram", "max_positions": 2048,
+                                     "eos_token_ids": []}),
+    "cf-ok-locale": ("parsed_fields", {"rope_theta": 10000.0, "rms_norm_eps": 1e-5}),
+}
+FLAG_OF_GROUP = {
+    "json_rules": "json", "arch_and_tokenizer": "family", "model_family": "family",
+    "required_keys": "default-for-missing", "number_types": "number-type",
+    "number_ranges": "number-range", "head_geometry": "head-geometry", "rope_theta": "theta-place",
+    "rope_scaling": "rope-scaling", "attention_window": "window", "biases_and_norms": "bias",
+    "activation": "activation", "foreign_keys": "foreign-key", "eos_ids": "eos",
+    "null_and_unknown": "null", "bigram_rows": "bigram", "parsed_fields": "parsed",
+    "weights_fit": "fit", "tied_head": "tied"}
+
+
+def carried_inputs(case):
+    special = {"cf-bad-huge": {"file": f.text(render()) + f.fill(32, 8 << 20)},
+               "cf-bad-directory": {"node": "directory"},
+               "cf-bad-missing-file": {"node": "missing"},
+               "cf-ok-locale": {**base(), "locale": "de_DE.UTF-8"}}
+    if case["id"] in special:
+        return special[case["id"]]
+    if "config_hex" in case:
+        return {"file": f.raw(bytes.fromhex(case["config_hex"]))}
+    if "config_text" in case:
+        return raw(case["config_text"])
+    return base(case.get("unset", ()), **case["set"])
+
+
+def comment_of(case):
+    return f"{case['comment']}: {case['why']} [{case['source']}]"
+
+
+def carried_over(book):
+    cases = f.carried(lambda i: i.startswith("cf-"))
+    for case_id, case in cases.items():
+        if case["verdict"] == "accept":
+            group, want = CARRIED_OK[case_id]
+            book.ok(group, case_id, comment_of(case), carried_inputs(case),
+                    [FLAG_OF_GROUP[group]], want)
+    limits(book)
+    for case_id, case in cases.items():
+        if case["verdict"] == "refuse":
+            group, status, subject, twin, beyond = CARRIED[case_id]
+            book.bad(group, case_id, comment_of(case), carried_inputs(case), status, subject,
+                     twin or BASE_ID, [FLAG_OF_GROUP[group]], beyond)
+
+
+# ------------------------------------------------------------------------------ the rows
+
+def limits(book):
+    """The accepted side of the limits of a file, which refused cases name as twins."""
+    text = render()
+    deep = '"x": ' + "[" * 63 + "]" * 63
+    book.ok("json_rules", "depth-64", "64 levels", raw(text[:-1] + ", " + deep + "}"), ["json"])
+    book.ok("json_rules", "size-1-mib", "1 MiB to the byte",
+            {"file": f.text(text) + f.fill(32, (1 << 20) - len(text))}, ["json"])
+    head = f.text(text[:-1] + ', "x": [')
+    book.ok("json_rules", "nodes-99000", "99,000 zeros",
+            {"file": head + f.text("0,", 98999) + f.text("0]}")}, ["json"])
+
+
+def json_rules(book):
+    text = render()
+
+    def bad(case_id, comment, content, twin=BASE_ID, beyond=False):
+        inputs = content if isinstance(content, dict) else raw(content)
+        book.bad("json_rules", case_id, comment, inputs, "FORMAT", None, twin, ["json"], beyond)
+
+    def plus(more):
+        return text[:-1] + more + "}"
+
+    bad("depth-65", "65 levels", plus(', "x": ' + "[" * 64 + "]" * 64), "depth-64", True)
+    bad("size-1-mib-plus-1", "1 MiB and one byte",
+        {"file": f.text(text) + f.fill(32, (1 << 20) + 1 - len(text))}, "size-1-mib", True)
+    bad("nodes-101000", "101,000 zeros", {"file": f.text(text[:-1] + ', "x": [') +
+                                          f.text("0,", 100999) + f.text("0]}")},
+        "nodes-99000", True)
+    bad("dup-same", "a key twice with one value", plus(', "hidden_size": 64'), beyond=True)
+    bad("dup-other", "a key twice with two values", plus(', "rope_theta": 500000.0'), beyond=True)
+    bad("dup-escaped", "a key twice, once with an escape", plus(', "hidden_\\u0073ize": 64'),
+        beyond=True)
+    bad("dup-null", "a key twice, once null", plus(', "eos_token_id": null'), beyond=True)
+    bad("dup-nested", "a key twice inside an ignored object", plus(', "x": {"k": 1, "k": 2}'),
+        raw(plus(', "x": {"k": 1, "j": 2}')), True)
+    for name, before, after in (("number", '"x": 1', ""), ("true", '"x": true', ""),
+                                ("null", '"x": null', ""), ("in-array", '"x": [1', "]"),
+                                ("in-string", '"x": "a', 'b"')):
+        bad(f"nul-{name}", "a NUL byte, which a JSON library may swallow",
+            (text[:-1] + ", " + before).encode() + b"\0" + (after + "}").encode(),
+            raw(text[:-1] + ", " + before + after + "}"))
+    bad("nul-end", "a NUL byte after the object", text.encode() + b"\0")
+    bad("nul-escaped", "an escaped NUL in an ignored value", plus(', "x": "\\u0000"'),
+        raw(plus(', "x": "\\u0001"')), True)
+    bad("nul-escaped-key", "an escaped NUL in an ignored key", plus(', "x\\u0000y": 1'),
+        raw(plus(', "x\\u0001y": 1')), True)
+    bad("surrogate", "a surrogate alone", plus(', "x": "\\ud83d"'),
+        raw(plus(', "x": "\\ud83d\\ude00"')), True)
+    bad("surrogate-low", "a low surrogate alone", plus(', "x": "\\ude00"'),
+        raw(plus(', "x": "\\ud83d\\ude00"')), True)
+    for name, wrong, good in (("overlong", b"\xc0\xaf", "/"), ("surrogate", b"\xed\xa0\x80",
+                              "\ud7ff"), ("cut", b"\xe2\x82", "\u20ac"),
+                              ("past", b"\xf4\x90\x80\x80", "\U0010ffff")):
+        bad(f"utf8-{name}", f"bytes {wrong.hex()}",
+            text[:-1].encode() + b', "x": "' + wrong + b'"}', raw(
+                (text[:-1] + f', "x": "{good}"' + "}").encode()))
+    for name, content in (("two", text + "{}"), ("text", text + " x"), ("comma", text + ","),
+                          ("brace", text + "}"), ("open", text[:-1]), ("array", f"[{text}]"),
+                          ("string", '"llama"'), ("number", "1"), ("null", "null"),
+                          ("blank", "   "), ("trailing-comma", text[:-1] + ",}"),
+                          ("single-quotes", text.replace('"', "'")),
+                          ("minus-infinity", plus(', "x": -Infinity')),
+                          ("leading-zero", plus(', "x": 007')), ("plus", plus(', "x": +1')),
+                          ("utf-16", text.encode("utf-16-le"))):
+        bad(f"json-{name}", "no JSON object", content)
+    book.ok("json_rules", "json-spaces", "white space around the object, and inside",
+            raw("\r\n\t " + text.replace(", ", " ,\t\n") + " \r\n\n"), ["json"])
+    book.ok("json_rules", "json-escapes", "keys written with escapes",
+            raw(text.replace('"hidden_size"', '"\\u0068idden_si\\u007ae"')), ["json"])
+    book.ok("json_rules", "json-unicode", "any UTF-8 in what is ignored",
+            raw(text[:-1] + ', "\u00fc\u20ac\U0001f600": "\u007f\uffff"}'), ["json"])
+    for node in ("fifo", "unreadable"):
+        inputs = {"node": node} if node == "fifo" else {**base(), "node": node}
+        book.bad("json_rules", f"node-{node}", f"config.json is a {node}", inputs, "IO",
+                 flags=["json"])
+
+
+def families(book):
+    def bad(group, case_id, comment, inputs, status, subject, twin=BASE_ID):
+        book.bad(group, case_id, comment, inputs, status, subject, twin, ["family"])
+
+    for key, values in (("tl_arch", ("Llama", "gpt2", "")), ("tl_tokenizer", ("bytes", "BPE", ""))):
+        for value in values:
+            bad("arch_and_tokenizer", f"{key}-{value or 'empty'}", f"{key} {value!r}",
+                base(**{key: value}), "UNSUPPORTED", key)
+        for name, value in (("null", None), ("number", 1), ("true", True), ("list", ["llama"])):
+            bad("arch_and_tokenizer", f"{key}-{name}", f"{key} is {name}", base(**{key: value}),
+                EITHER, key)
+    for value in ("Llama", "llama4", "qwen2", "mistral3", "smollm3", ""):
+        bad("model_family", f"model_type-{value or 'empty'}", f"model_type {value!r}",
+            base(model_type=value), "UNSUPPORTED", "model_type")
+    bad("model_family", "model_type-number", "model_type is a number", base(model_type=1), EITHER,
+        "model_type")
+    for name, value, status in (
+            ("empty", [], "UNSUPPORTED"), ("two", ["LlamaForCausalLM", "MistralForCausalLM"],
+                                           "UNSUPPORTED"),
+            ("same-twice", ["LlamaForCausalLM"] * 2, "UNSUPPORTED"),
+            ("lower", ["llamaforcausallm"], "UNSUPPORTED"), ("model", ["LlamaModel"],
+                                                             "UNSUPPORTED"),
+            ("string", "LlamaForCausalLM", EITHER), ("number", [1], EITHER),
+            ("object", {"0": "LlamaForCausalLM"}, EITHER)):
+        bad("model_family", f"architectures-{name}", f"architectures {value!r}",
+            base(architectures=value), status, "architectures")
+    for name, unset, changed in (("no-model_type", ["model_type"], {}),
+                                 ("no-architectures", ["architectures"], {}),
+                                 ("neither", ["model_type", "architectures"], {}),
+                                 ("both-null", [], {"model_type": None, "architectures": None}),
+                                 ("mistral-names", [], {"model_type": "mistral",
+                                                        "architectures": ["MistralForCausalLM"]})):
+        book.ok("model_family", f"family-{name}", "a family that is run", base(unset, **changed),
+                ["family"])
+    book.ok("arch_and_tokenizer", "tokenizer-bpe", "bpe, with a vocabulary of 1",
+            base(tl_tokenizer="bpe", vocab_size=1, eos_token_id=0), ["family"],
+            {"tokenizer": "bpe", "vocab_size": 1, "eos_token_ids": [0]})
+
+
+COUNTS = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+          "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings")
+REQUIRED = COUNTS[:5] + ("rms_norm_eps",)
+
+
+def numbers(book):
+    def bad(group, case_id, comment, inputs, subject, twin=BASE_ID, beyond=False):
+        book.bad(group, case_id, comment, inputs, "FORMAT", subject, twin, [FLAG_OF_GROUP[group]],
+                 beyond)
+
+    full = {**BASE, "head_dim": 16}
+    twin = base(head_dim=16)
+    for key in REQUIRED:
+        if f"cf-bad-missing-{key}" not in CARRIED and key != "rms_norm_eps":
+            bad("required_keys", f"missing-{key}", f"no {key}", base([key]), key)
+        bad("required_keys", f"null-{key}", f"{key} is null", base(**{key: None}), key)
+    for key in COUNTS:
+        good = full[key]
+        for name, value in (("real", float(good)), ("string", str(good)), ("true", True),
+                            ("list", [good]), ("object", {})):
+            if key == "hidden_size" and name in ("real", "string"):
+                continue
+            bad("number_types", f"{key}-{name}", f"{key} is {value!r}",
+                base(**{"head_dim": 16, key: value}), key, twin, name == "real")
+        for name, value in (("zero", 0), ("minus", -good), ("2-32", (1 << 32) + good),
+                            ("int64-min", -(1 << 63)),
+                            ("over", (oracle.LAYERS_MAX if key == "num_hidden_layers" else
+                                      oracle.COUNT_MAX) + 1)):
+            bad("number_ranges", f"{key}-{name}", f"{key} is {value}",
+                base(**{"head_dim": 16, key: value}), key, twin)
+    bad("number_types", "hidden_size-exponent", "hidden_size is 64e0",
+        raw(render().replace('"hidden_size": 64', '"hidden_size": 64e0')), "hidden_size",
+        beyond=True)
+    for key, tiny in (("rope_theta", 1e-46), ("rms_norm_eps", 1e-50)):
+        for name, value in (("zero", 0.0), ("minus", -1.0), ("minus-zero", -0.0),
+                            ("f32-zero", tiny), ("zero-int", 0)):
+            if (key, name) != ("rope_theta", "zero-int"):
+                bad("number_ranges", f"{key}-{name}", f"{key} is {value!r}", base(**{key: value}),
+                    key)
+        for name, value in (("string", "1e-5"), ("true", True), ("list", [1.0])):
+            bad("number_types", f"{key}-{name}", f"{key} is {value!r}", base(**{key: value}), key)
+        bad("number_ranges", f"{key}-1e999", f"{key} is 1e999",
+            raw(render().replace(f'"{key}": {json.dumps(BASE[key])}', f'"{key}": 1e999')), None)
+        book.ok("number_ranges", f"{key}-least", f"{key} is 1e-45, the least f32",
+                base(**{key: 1e-45}), ["number-range"], {key: 1e-45})
+        book.ok("number_types", f"{key}-int", f"{key} is written as an integer",
+                base(**{key: 1}), ["number-type"], {key: 1.0})
+    for name, value in (("number", 1), ("list", []), ("zero", 0)):
+        bad("number_types", f"tie-{name}", f"tie_word_embeddings is {value!r}",
+            base(tie_word_embeddings=value), "tie_word_embeddings")
+    bad("number_ranges", "vocab_size-255", "255 is too few for bytes", base(vocab_size=255),
+        "vocab_size")
+    book.ok("number_ranges", "limits", "every count at its limit, where products stay small",
+            base(vocab_size=1 << 24, num_hidden_layers=1 << 16, eos_token_id=(1 << 24) - 1,
+                 max_position_embeddings=1 << 24), ["number-range"],
+            {"vocab_size": 1 << 24, "n_layers": 1 << 16, "max_positions": 1 << 24})
+    wide = dict(hidden_size=1 << 24, num_attention_heads=1 << 24, num_key_value_heads=1,
+                head_dim=1 << 24)
+    bad("number_ranges", "product-2-72", "heads x head_dim x hidden_size is 2^72", base(**wide),
+        None, base(**{**wide, "head_dim": 2, "num_attention_heads": 2}), True)
+
+
+def geometry(book):
+    def bad(case_id, comment, inputs, subject, twin=BASE_ID, beyond=True):
+        book.bad("head_geometry", case_id, comment, inputs, "FORMAT", subject, twin,
+                 ["head-geometry"], beyond)
+
+    bad("hidden-not-whole", "66 / 4 is not whole and no head_dim is given", base(hidden_size=66),
+        None, base(hidden_size=72))
+    bad("head-dim-derived-odd", "60 / 4 = 15 is odd", base(hidden_size=60), None,
+        base(hidden_size=56))
+    bad("head-dim-derived-one", "4 / 4 = 1 is odd", base(hidden_size=4), None,
+        base(hidden_size=8))
+    bad("heads-more-than-hidden", "64 / 128 is not whole", base(
+        num_attention_heads=128, num_key_value_heads=2), None, base(
+        num_attention_heads=32, num_key_value_heads=2))
+    bad("head-dim-one", "head_dim 1", base(head_dim=1), "head_dim", base(head_dim=2), False)
+    bad("kv-two-of-three", "3 heads, 2 KV heads", base(num_attention_heads=3, hidden_size=48),
+        "num_key_value_heads", base(num_attention_heads=2, hidden_size=48))
+    for name, changed, want in (
+            ("head-dim-larger", {"head_dim": 32}, {"head_dim": 32}),
+            ("head-dim-smaller", {"head_dim": 8}, {"head_dim": 8}),
+            ("head-dim-hidden-odd", {"head_dim": 10, "hidden_size": 37}, {"head_dim": 10}),
+            ("head-dim-two", {"head_dim": 2}, {"head_dim": 2}),
+            ("mqa", {"num_key_value_heads": 1}, {"n_kv_heads": 1}),
+            ("mha", {"num_key_value_heads": 4}, {"n_kv_heads": 4}),
+            ("kv-null", {"num_key_value_heads": None}, {"n_kv_heads": 4})):
+        if name != "mqa":
+            book.ok("head_geometry", f"geometry-{name}", "what is given stands", base(**changed),
+                    ["head-geometry", "parsed"], want)
+
+
+ROPE_TYPES = ("linear", "dynamic", "yarn", "longrope", "llama3", "ntk", "Default", "")
+
+
+def rope(book):
+    def bad(case_id, comment, inputs, status, subject, twin=BASE_ID, group="rope_scaling",
+            beyond=False):
+        book.bad(group, case_id, comment, inputs, status, subject, twin, [FLAG_OF_GROUP[group]],
+                 beyond)
+
+    default = {"rope_theta": 10000.0, "rope_type": "default"}
+    for key in ("rope_scaling", "rope_parameters"):
+        ok = base(NO_ROPE, **{key: default})
+        for name in ROPE_TYPES:
+            bad(f"{key}-{name or 'empty-type'}", f"{key} of type {name!r}",
+                base(NO_ROPE, **{key: {**default, "rope_type": name}}), "UNSUPPORTED",
+                name or key, ok)
+        bad(f"{key}-old-spelling", "the type under its old name",
+            base(NO_ROPE, **{key: {"type": "yarn", "rope_theta": 10000.0}}), "UNSUPPORTED", "yarn",
+            base(NO_ROPE, **{key: {"type": "default", "rope_theta": 10000.0}}))
+        for name, first, second in (("new-wins", "linear", "default"),
+                                    ("old-wins", "default", "linear")):
+            bad(f"{key}-{name}", "two types that disagree", base(NO_ROPE, **{
+                key: {**default, "rope_type": first, "type": second}}), "UNSUPPORTED", "linear",
+                base(NO_ROPE, **{key: {**default, "type": "default"}}))
+        for extra, value in (("factor", 2.0), ("factor", 1.0), ("attention_factor", 1.0),
+                             ("low_freq_factor", 1.0), ("original_max_position_embeddings", 128),
+                             ("mrope_section", [2, 3, 3])):
+            bad(f"{key}-{extra}-{str(value).replace(' ', '')}", f"{extra} beside the default type",
+                base(NO_ROPE, **{key: {**default, extra: value}}), "UNSUPPORTED", None, ok)
+        bad(f"{key}-partial", "half of each head", base(NO_ROPE, **{
+            key: {**default, "partial_rotary_factor": 0.5}}), "UNSUPPORTED",
+            "partial_rotary_factor", base(NO_ROPE, **{
+                key: {**default, "partial_rotary_factor": 1}}))
+        bad(f"{key}-partial-string", "a factor that is a string", base(NO_ROPE, **{
+            key: {**default, "partial_rotary_factor": "1"}}), EITHER, None, ok)
+        bad(f"{key}-type-list", "a type that is a list", base(NO_ROPE, **{
+            key: {**default, "rope_type": ["default"]}}), EITHER, None, ok)
+        for name, value in (("number", 2), ("list", [default]), ("true", True), ("false", False)):
+            bad(f"{key}-is-{name}", f"{key} is {name}", base(**{key: value}), EITHER, key)
+        bad(f"{key}-nested", "settings by layer type", base(NO_ROPE, **{
+            key: {"full_attention": default}}), "UNSUPPORTED", None, ok)
+        for name, value in (("zero", 0.0), ("minus", -10000.0), ("f32-zero", 1e-46)):
+            bad(f"{key}-theta-{name}", f"theta {value!r}", base(NO_ROPE, **{
+                key: {**default, "rope_theta": value}}), "FORMAT", "rope_theta", ok,
+                "number_ranges")
+        bad(f"{key}-theta-string", "theta is a string", base(NO_ROPE, **{
+            key: {**default, "rope_theta": "10000"}}), "FORMAT", "rope_theta", ok, "number_types")
+        bad(f"{key}-theta-disagrees", "two thetas, 10000 and 500000", base(["rope_scaling"], **{
+            key: {**default, "rope_theta": 500000.0}}), "FORMAT", "rope_theta",
+            base(["rope_scaling"], **{key: default}), "rope_theta", True)
+        book.ok("rope_theta", f"{key}-theta", "theta inside", base(NO_ROPE, **{
+            key: {**default, "rope_theta": 250000.0}}), ["theta-place"], {"rope_theta": 250000.0})
+        book.ok("rope_theta", f"{key}-theta-int", "theta inside, as an integer, and agreeing",
+                base(**{"rope_theta": 500000.0, key: {**default, "rope_theta": 500000}}),
+                ["theta-place"], {"rope_theta": 500000.0})
+        book.ok("rope_scaling", f"{key}-null-inside", "null inside counts as absent", base(
+            NO_ROPE, **{key: {**default, "factor": None, "type": None, "rope_theta": None,
+                              "partial_rotary_factor": None}}), ["rope-scaling", "null"],
+            {"rope_theta": 10000.0})
+    bad("rope-scaling-theta-only", "rope_scaling with a theta and no type", base(
+        NO_ROPE, rope_scaling={"rope_theta": 10000.0}), "UNSUPPORTED", "rope_scaling",
+        base(NO_ROPE, rope_scaling=default))
+    bad("rope-scaling-type-null", "rope_scaling whose type is null", base(
+        NO_ROPE, rope_scaling={"rope_type": None, "type": None}), "UNSUPPORTED", "rope_scaling",
+        base(NO_ROPE, rope_scaling={"rope_type": "default", "type": None}))
+    bad("thetas-inside-disagree", "rope_scaling and rope_parameters disagree", base(
+        NO_ROPE, rope_scaling=default, rope_parameters={**default, "rope_theta": 500000.0}),
+        "FORMAT", "rope_theta", base(NO_ROPE, rope_scaling=default, rope_parameters=default),
+        "rope_theta", True)
+    book.ok("rope_theta", "thetas-agree", "three places that agree, written differently", raw(
+        render(rope_theta=10000, rope_scaling={"type": "default", "rope_theta": 10000.0},
+               rope_parameters={"rope_theta": 10000.0}).replace(
+                   '"rope_parameters": {"rope_theta": 10000.0}',
+                   '"rope_parameters": {"rope_theta": 1e4}')), ["theta-place"],
+        {"rope_theta": 10000.0})
+    book.ok("rope_theta", "rope-parameters-empty", "an empty rope_parameters", base(
+        NO_ROPE, rope_parameters={}), ["theta-place"], {"rope_theta": 10000.0})
+    for name, value, status in (("zero", 0.0, "UNSUPPORTED"), ("half", 0.5, "UNSUPPORTED"),
+                                ("two", 2, "UNSUPPORTED"), ("true", True, EITHER),
+                                ("string", "1.0", EITHER)):
+        bad(f"partial-{name}", f"partial_rotary_factor {value!r}", base(
+            partial_rotary_factor=value), status, "partial_rotary_factor",
+            base(partial_rotary_factor=1.0))
+    book.ok("rope_scaling", "partial-int", "partial_rotary_factor 1", base(
+        partial_rotary_factor=1), ["rope-scaling"])
+    for value, status in (("relative_key", "UNSUPPORTED"), ("ROPE", "UNSUPPORTED"),
+                          ("", "UNSUPPORTED"), (1, EITHER)):
+        bad(f"position-{value}", f"position_embedding_type {value!r}", base(
+            position_embedding_type=value), status, "position_embedding_type",
+            base(position_embedding_type="rope"))
+
+
+def switches(book):
+    def bad(group, case_id, comment, inputs, status, subject, twin=BASE_ID):
+        book.bad(group, case_id, comment, inputs, status, subject, twin, [FLAG_OF_GROUP[group]])
+
+    off = base(use_sliding_window=False, sliding_window=64)
+    book.ok("attention_window", "window-off", "a window that is switched off", off, ["window"])
+    book.ok("attention_window", "window-on-none", "switched on without a window", base(
+        use_sliding_window=True), ["window"])
+    for name, value in (("true", True), ("null", None)):
+        bad("attention_window", f"window-use-{name}", "a window that is not switched off", base(
+            use_sliding_window=value, sliding_window=64), "UNSUPPORTED", "sliding_window", off)
+    bad("attention_window", "window-beyond", "a window beyond the context is a window",
+        base(sliding_window=4096), "UNSUPPORTED", "sliding_window")
+    bad("attention_window", "window-zero", "a window of 0", base(sliding_window=0), "UNSUPPORTED",
+        "sliding_window")
+    bad("attention_window", "window-use-string", "use_sliding_window is a string", base(
+        use_sliding_window="false", sliding_window=64), EITHER, None, off)
+    full = base(layer_types=["full_attention"] * 2)
+    book.ok("attention_window", "layers-full", "every layer full", full, ["window"])
+    for name, value, status in (
+            ("last", ["full_attention", "sliding_attention"], "UNSUPPORTED"),
+            ("chunked", ["chunked_attention"] * 2, "UNSUPPORTED"),
+            ("linear", ["full_attention", "linear_attention"], "UNSUPPORTED"),
+            ("string", "full_attention", EITHER), ("number", [1, 1], EITHER)):
+        bad("attention_window", f"layers-{name}", f"layer_types {value!r}", base(
+            layer_types=value), status, "layer_types", full)
+    book.ok("biases_and_norms", "biases-false", "every switch off", base(
+        **{k: False for k in oracle.BIASES}), ["bias"])
+    book.ok("biases_and_norms", "biases-null", "every switch null", base(
+        **{k: None for k in oracle.BIASES}), ["bias", "null"])
+    for key in oracle.BIASES:
+        for name, value in (("one", 1), ("string", "true"), ("list", [])):
+            bad("biases_and_norms", f"{key}-{name}", f"{key} is {value!r}", base(**{key: value}),
+                EITHER, key, "biases-false")
+    for key in ("hidden_act", "hidden_activation"):
+        for value in ("gelu_new", "quick_gelu", "SiLU", "mish", ""):
+            bad("activation", f"{key}-{value or 'empty'}", f"{key} {value!r}",
+                base(**{key: value}), "UNSUPPORTED", key, base(**{key: "silu"}))
+        bad("activation", f"{key}-number", f"{key} is a number", base(**{key: 1}), EITHER, key,
+            base(**{key: "silu"}))
+        book.ok("activation", f"{key}-is-swish-too", "swish is silu", base(
+            **{"hidden_act": "silu", key: "swish"}), ["activation"])
+    book.ok("foreign_keys", "foreign-null", "every foreign key null", base(
+        **{k: None for k in oracle.FOREIGN_KEYS}), ["foreign-key", "null"])
+    values = ({}, False, 1.0, 0, [], "x")
+    for number, key in enumerate(oracle.FOREIGN_KEYS):
+        for value in (values[number % 6], values[(number + 1) % 6], values[(number + 3) % 6]):
+            bad("foreign_keys", f"{key}-{json.dumps(value)}", f"{key} is {value!r}", base(
+                **{key: value}), "UNSUPPORTED", key, "foreign-null")
+
+
+def ids_and_nulls(book):
+    def bad(case_id, comment, inputs, beyond=False, twin=BASE_ID):
+        book.bad("eos_ids", case_id, comment, inputs, "FORMAT", "eos_token_id", twin, ["eos"],
+                 beyond)
+
+    book.ok("eos_ids", "eos-sixteen", "sixteen ids, in the file's order", base(
+        eos_token_id=list(range(255, 239, -1))), ["eos"],
+        {"eos_token_ids": list(range(255, 239, -1))})
+    book.ok("eos_ids", "eos-list-of-one", "a list of one", base(eos_token_id=[255]), ["eos"],
+            {"eos_token_ids": [255]})
+    book.ok("eos_ids", "eos-zero", "id 0", base(eos_token_id=0), ["eos"], {"eos_token_ids": [0]})
+    bad("eos-seventeen", "seventeen ids", base(eos_token_id=list(range(17))), twin="eos-sixteen")
+    bad("eos-twice", "one id twice", base(eos_token_id=[2, 3, 2]), twin=base(
+        eos_token_id=[2, 3, 4]))
+    bad("eos-list-range", "the last id of a list is past the vocabulary", base(
+        eos_token_id=[2, 3, 256]), True, base(eos_token_id=[2, 3, 255]))
+    for name, value in (("real", 2.0), ("string", "2"), ("true", True), ("object", {}),
+                        ("nested", [[2]]), ("list-real", [2, 3.0]), ("list-string", [2, "3"]),
+                        ("list-null", [2, None]), ("list-minus", [2, -1])):
+        bad(f"eos-{name}", f"eos_token_id {value!r}", base(eos_token_id=value),
+            name in ("real", "list-real"))
+    for name, value in (("2-32", (1 << 32) + 2), ("2-24", 1 << 24), ("int64-max", (1 << 63) - 1)):
+        bad(f"eos-{name}", f"eos_token_id {value}", base(eos_token_id=value))
+    optional = ("num_key_value_heads", "head_dim", "max_position_embeddings", "rope_theta",
+                "rope_scaling", "rope_parameters", "sliding_window", "use_sliding_window",
+                "layer_types", "partial_rotary_factor", "position_embedding_type", "hidden_act",
+                "hidden_activation", "tie_word_embeddings", "eos_token_id", "model_type",
+                "architectures")
+    defaults = {"n_kv_heads": 4, "head_dim": 16, "max_positions": 2048, "rope_theta": 10000.0,
+                "tie_word_embeddings": False, "eos_token_ids": []}
+    book.ok("null_and_unknown", "all-null", "every optional key null: the defaults", base(
+        **{k: None for k in optional}), ["null"], defaults)
+    book.ok("null_and_unknown", "all-absent", "every optional key absent: the same", base(
+        optional), ["null"], defaults)
+    book.ok("null_and_unknown", "near-names", "keys that only look like ours are ignored", base(
+        Head_dim=7, head_dims=7, rope_thetas=1, sliding_windows=8, text_configs={},
+        attention_biases=True, bias_=True, eos_token_ids=[1]), ["null"], {"head_dim": 16})
+    book.ok("null_and_unknown", "unknown-any", "unknown keys of every type", base(
+        a=None, b=True, c=-1.5e300, d="x", e=[{}], f={"g": [1, {"h": None}]},
+        i=-9223372036854775808), ["null"])
+
+
+def bigram(book):
+    small = {"tl_arch": "bigram", "tl_tokenizer": "byte", "vocab_size": 256}
+
+    def text(**changed):
+        return raw(json.dumps({k: x for k, x in {**small, **changed}.items()
+                               if x is not ...}))
+
+    book.ok("bigram_rows", "bigram-all-five", "the five keys that it reads", text(
+        max_position_embeddings=64, eos_token_id=[10, 0]), ["bigram"],
+        {"max_positions": 64, "eos_token_ids": [10, 0]})
+    book.ok("bigram_rows", "bigram-bpe", "bpe with a vocabulary of 3", text(
+        tl_tokenizer="bpe", vocab_size=3), ["bigram"], {"vocab_size": 3})
+    book.ok("bigram_rows", "bigram-other-rows", "what would stop a Llama is ignored", text(
+        model_type="gpt2", architectures=["A", "B"], hidden_size="x", num_attention_heads=0,
+        num_key_value_heads=7.5, head_dim=3, rms_norm_eps=-1, rope_theta="y",
+        rope_scaling={"type": "yarn"}, rope_parameters=5, sliding_window=3,
+        layer_types=["sliding_attention"], attention_bias=True, partial_rotary_factor=0.5,
+        position_embedding_type="alibi", hidden_act="gelu", tie_word_embeddings="z",
+        quantization_config={}, auto_map=1, text_config={}), ["bigram"])
+    for name, changed, subject, beyond in (
+            ("no-vocab", {"vocab_size": ...}, "vocab_size", False),
+            ("vocab-null", {"vocab_size": None}, "vocab_size", False),
+            ("vocab-255", {"vocab_size": 255}, "vocab_size", False),
+            ("vocab-real", {"vocab_size": 256.0}, "vocab_size", True),
+            ("positions-0", {"max_position_embeddings": 0}, "max_position_embeddings", False),
+            ("eos-range", {"eos_token_id": 256}, "eos_token_id", True),
+            ("eos-string", {"eos_token_id": "2"}, "eos_token_id", False)):
+        book.bad("bigram_rows", f"bigram-{name}", f"bigram with {name}", text(**changed), "FORMAT",
+                 subject, "cf-ok-bigram", ["bigram"], beyond)
+    for name, changed, subject in (("no-tokenizer", {"tl_tokenizer": ...}, "tl_tokenizer"),):
+        book.bad("bigram_rows", f"bigram-{name}", f"bigram with {name}", text(**changed), EITHER,
+                 subject, "cf-ok-bigram", ["bigram"])
+    book.bad("bigram_rows", "bigram-tokenizer-word", "bigram with another tokenizer",
+             text(tl_tokenizer="word"), "UNSUPPORTED", "tl_tokenizer", "cf-ok-bigram", ["bigram"])
+
+
+# ----------------------------------------------------------------------- config and weights
+
+SIZE = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8, "I8": 1, "F8_E4M3": 1, "I32": 4, "U8": 1}
+
+
+class Weights:
+    """A set of tensors whose data are fills: name -> [dtype, shape, byte]."""
+
+    def __init__(self, config_inputs):
+        self.config = config_inputs["file"]
+        want, _ = oracle.tensors_of(oracle.parse_config(f.materialise(self.config)))
+        self.tensors = {name: ["BF16", shape, 0x3B] for name, shape in want.items()}
+
+    def change(self, without=(), **put):
+        copy = object.__new__(Weights)
+        copy.config = self.config
+        copy.tensors = {k: x for k, x in self.tensors.items() if k not in without}
+        copy.tensors.update(put)
+        return copy
+
+    def with_config(self, config):
+        copy = self.change()
+        copy.config = config
+        return copy
+
+    def inputs(self):
+        entries, data, at = {}, [], 0
+        for name, (dtype, shape, byte) in self.tensors.items():
+            size = SIZE[dtype]
+            for d in shape:
+                size *= d
+            entries[name] = f.entry(dtype, shape, at, at + size)
+            if data and data[-1]["byte"] == byte:
+                data[-1] = {"byte": byte, "count": data[-1]["count"] + size}
+            else:
+                data += f.fill(byte, size)
+            at += size
+        return {"file": self.config, "weights": f.safetensors(f.header(**entries), data)}
+
+
+def weights_fit(book):
+    cases = f.carried(lambda i: i.startswith("ld-"))
+    tied = Weights(base())
+    untied = Weights(base(tie_word_embeddings=False))
+    embed, head, norm = "model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"
+    q = "model.layers.0.self_attn.q_proj.weight"
+    down = "model.layers.1.mlp.down_proj.weight"
+
+    def text(case_id):
+        return comment_of(cases[case_id]) if case_id in cases else None
+
+    def ok(group, case_id, model, comment=None):
+        book.ok(group, case_id, text(case_id) or comment, model.inputs(), [FLAG_OF_GROUP[group]])
+
+    def bad(group, case_id, model, status, subject, comment=None, twin="ld-ok-tied"):
+        book.bad(group, case_id, text(case_id) or comment, model.inputs(), status, subject, twin,
+                 [FLAG_OF_GROUP[group]])
+
+    ok("tied_head", "ld-ok-tied", tied)
+    ok("tied_head", "ld-ok-tied-with-head", tied.change(**{head: tied.tensors[embed]}))
+    bad("tied_head", "ld-bad-tied-head-differs", tied.change(**{head: ["BF16", [256, 64], 0x3F]}),
+        "UNSUPPORTED", head, twin="ld-ok-tied-with-head")
+    bad("tied_head", "tied-head-shape", tied.change(**{head: ["BF16", [64, 256], 0x3B]}),
+        EITHER, head, "tied, and a head of the same bytes in another shape",
+        "ld-ok-tied-with-head")
+    bad("tied_head", "tied-head-dtype", tied.change(**{head: ["F32", [256, 64], 0x3B]}),
+        "UNSUPPORTED", head, "tied, and a head of another type", "ld-ok-tied-with-head")
+    ok("tied_head", "untied-with-head", untied.change(**{head: ["BF16", [256, 64], 0x3C]}),
+       "untied, with a head of its own")
+    bad("tied_head", "untied-without-head", untied.change([head]), "NOT_FOUND", head,
+        "untied, and no head", "untied-with-head")
+    rotary = {f"model.layers.{n}.self_attn.rotary_emb.inv_freq": ["F32", [8], 0x3B]
+              for n in (0, 1)}
+    ok("weights_fit", "ld-ok-inv-freq", tied.change(**rotary))
+    ok("weights_fit", "inv-freq-elsewhere", tied.change(
+        **{"model.rotary_emb.inv_freq": ["F32", [8], 0x3B]}), "one table for all layers")
+    for case_id, name, shape in (
+            ("ld-bad-extra-bias", "model.layers.0.self_attn.q_proj.bias", [64]),
+            ("extra-q-norm", "model.layers.0.self_attn.q_norm.weight", [16]),
+            ("extra-layer", "model.layers.2.input_layernorm.weight", [64]),
+            ("extra-any", "model.layers.0.self_attn.q_proj.weight_scale_inv", [1]),
+            ("extra-cos-cached", "model.layers.0.self_attn.rotary_emb.cos_cached", [8]),
+            ("extra-empty", "model.layers.0.empty", [0])):
+        bad("weights_fit", case_id, tied.change(**{name: ["BF16", shape, 0x3B]}), "UNSUPPORTED",
+            name, "a tensor that the config does not call for")
+    for name in (embed, norm, q, down, "model.layers.1.post_attention_layernorm.weight"):
+        bad("weights_fit", f"without-{name}", tied.change([name]), "NOT_FOUND", name,
+            "a tensor is missing")
+    renamed = tied.change([q], **{q.replace("model.", ""): tied.tensors[q]})
+    bad("weights_fit", "renamed", renamed, "NOT_FOUND UNSUPPORTED", None,
+        "a tensor without the prefix")
+    bad("weights_fit", "ld-bad-transposed", tied.change(**{down: ["BF16", [128, 64], 0x3B]}),
+        "FORMAT", down)
+    bad("weights_fit", "ld-bad-norm-rank", tied.change(**{norm: ["BF16", [1, 64], 0x3B]}),
+        "FORMAT", norm)
+    for case_id, name, shape in (
+            ("shape-embed", embed, [255, 64]), ("shape-q", q, [64, 32]),
+            ("shape-k", q.replace("q_proj", "k_proj"), [64, 64]),
+            ("shape-norm", norm, [65]), ("shape-flat", q, [4096]),
+            ("shape-scalar", norm, [])):
+        bad("weights_fit", case_id, tied.change(**{name: ["BF16", shape, 0x3B]}), "FORMAT", name,
+            f"shape {shape}")
+    for case_id, name, dtype in (
+            ("ld-bad-f64-weight", norm, "F64"), ("ld-bad-fp8-weight", q, "F8_E4M3"),
+            ("ld-bad-i8-weight", q, "I8"), ("dtype-i32", embed, "I32"), ("dtype-u8", down, "U8")):
+        bad("weights_fit", case_id, tied.change(**{name: [dtype, tied.tensors[name][1], 0x3B]}),
+            "UNSUPPORTED", name, f"a weight in {dtype}")
+    mixed = tied.change(**{n: ["F32" if "norm" in n else "F16" if n == embed else "BF16", s, b]
+                           for n, (_, s, b) in tied.tensors.items()})
+    ok("weights_fit", "ld-ok-mixed-dtype", mixed)
+    wide = Weights(base(head_dim=32))
+    ok("weights_fit", "fit-head-dim", wide, "heads x head_dim is twice the hidden size")
+    bad("weights_fit", "fit-head-dim-ignored", Weights(base()).change().with_config(
+        wide.config), "FORMAT", None, "head_dim 32 in the config, 16 in the file", "fit-head-dim")
+    two = raw('{"tl_arch":"bigram","tl_tokenizer":"bpe","vocab_size":8}')
+    table = Weights(two)
+    ok("weights_fit", "fit-bigram", table, "the bigram's one tensor")
+    for case_id, model, status, subject in (
+            ("bigram-extra", table.change(**{"bias": ["BF16", [8], 1]}), "UNSUPPORTED", "bias"),
+            ("bigram-shape", table.change(**{"bigram.weight": ["BF16", [8, 9], 1]}), "FORMAT",
+             "bigram.weight"),
+            ("bigram-dtype", table.change(**{"bigram.weight": ["I32", [8, 8], 1]}), "UNSUPPORTED",
+             "bigram.weight"),
+            ("bigram-none", table.change(["bigram.weight"]), "NOT_FOUND", "bigram.weight")):
+        bad("weights_fit", case_id, model, status, subject, "a bigram that does not fit",
+            "fit-bigram")
+
+
+# ----------------------------------------------------------------------------- drawn files
+
+def drawn(book, rng):
+    """Sound configs drawn at random, keys shuffled, and each with one number made wrong."""
+    for number in range(12):
+        heads = rng.choice((1, 2, 3, 4, 6, 8))
+        kv = rng.choice([k for k in range(1, heads + 1) if heads % k == 0])
+        dim = 2 * rng.randrange(1, 33)
+        theta, eps = rng.choice((1e4, 5e5, 1e6, 123456.5)), rng.choice((1e-5, 1e-6, 3e-6, 1e-3))
+        vocab = rng.randrange(256, 5000)
+        eos = rng.sample(range(vocab), rng.randrange(1, 5))
+        changed = {"num_attention_heads": heads, "num_key_value_heads": kv,
+                   "hidden_size": heads * dim, "vocab_size": vocab, "rms_norm_eps": eps,
+                   "num_hidden_layers": rng.randrange(1, 40), "eos_token_id": eos,
+                   "intermediate_size": rng.randrange(1, 4000),
+                   "tie_word_embeddings": rng.random() < 0.5,
+                   "max_position_embeddings": rng.randrange(1, 100000)}
+        if rng.random() < 0.5:
+            changed["rope_parameters"] = {"rope_theta": theta, "rope_type": "default"}
+            unset = NO_ROPE
+        else:
+            changed["rope_theta"], unset = theta, []
+        if rng.random() < 0.4:
+            changed["head_dim"] = dim = 2 * rng.randrange(1, 40)
+        top = json.loads(render(unset, **changed))
+        keys = rng.sample(list(top), len(top))
+        name = f"drawn-{number}"
+
+        def text(**wrong):
+            return raw(json.dumps({k: {**top, **wrong}[k] for k in keys}))
+
+        book.ok("parsed_fields", name, "drawn", text(), ["parsed"], {
+            "head_dim": dim, "n_kv_heads": kv, "rope_theta": theta, "rms_norm_eps": eps,
+            "eos_token_ids": eos})
+        key, value, beyond = rng.choice((
+            ("eos_token_id", eos + [vocab], True), ("num_key_value_heads", heads + 1, True),
+            ("rms_norm_eps", 0, False), ("hidden_size", str(heads * dim), False),
+            ("vocab_size", 0, False)))
+        group = {"eos_token_id": "eos_ids", "num_key_value_heads": "head_geometry",
+                 "hidden_size": "number_types"}.get(key, "number_ranges")
+        book.bad(group, name + "-bad", f"{key} is {value!r}", text(**{key: value}), "FORMAT", key,
+                 name, [FLAG_OF_GROUP[group]], beyond)
+
+
+NOTES = {
+    "json": v.note("The JSON reader is lenient: duplicate keys, NUL, NaN, any depth and size.",
+                   "Two readers load two models; a NUL hides what follows."),
+    "family": v.note("Another architecture is run as a Llama because its keys fit.",
+                     "Fluent nonsense: norms, biases or scales are missing."),
+    "default-for-missing": v.note("A missing size is filled with a default.",
+                                  "A guess that fails late, or worse, fits."),
+    "number-type": v.note("Numbers are converted: 64.0, true, \"64\".",
+                          "A damaged file loads with other sizes."),
+    "number-range": v.note("Zero, negative, huge or vanishing numbers pass.",
+                           "Division by zero, wrapped products, infinite norms."),
+    "head-geometry": v.note("KV heads need not divide, or head_dim is always hidden / heads.",
+                            "Heads read another head's keys.", [],
+                            ["huggingface/candle#2358"]),
+    "theta-place": v.note("theta is read at one of its three places only.",
+                          "10000 instead of 500000: worse text, no error.", [],
+                          ["vllm-project/vllm#42624", "deepspeedai/DeepSpeed#8341"]),
+    "rope-scaling": v.note("A scaled, partial or nested rope is run as the plain one.",
+                           "A few good tokens, then noise.", [], ["ollama/ollama#5924"]),
+    "window": v.note("A sliding window is ignored.", "Right up to the window, wrong beyond it.",
+                     [], ["huggingface/candle#1789"]),
+    "bias": v.note("A bias or query-key norm is dropped.", "Fluent garbage.", [],
+                   ["mlc-ai/mlc-llm#3494"]),
+    "activation": v.note("Any activation is run as silu.", "Slightly worse, for months.", [],
+                         ["huggingface/candle#3745"]),
+    "foreign-key": v.note("A key that changes the result is ignored.",
+                          "Scales and quantization are lost.", [],
+                          ["turboderp-org/exllamav3#218"]),
+    "eos": v.note("The list is cut to its first id, or ids are not range-checked.",
+                  "Generation never stops.", [], ["turboderp-org/exllamav2#566"]),
+    "null": v.note("null is taken for a value, or an unknown key for an error.",
+                   "Files from the Hub are refused.", [], ["modular/modular#6665"]),
+    "bigram": v.note("The bigram is held to Llama's rows, or to none.",
+                     "The tracer model stops loading, or loads broken."),
+    "parsed": v.note("A field is read from another key, cut, or defaulted wrongly.",
+                     "Another model than the file's."),
+    "fit": v.note("Tensors are looked up but not accounted for.",
+                  "A bias, a norm or a layer is silently dropped.", [],
+                  ["sbryngelson/ANEForge#253"]),
+    "tied": v.note("A stored head is ignored, or a missing one replaced.",
+                   "Gibberish from a model that boots normally.", [],
+                   ["sgl-project/sglang#1508", "huggingface/transformers#43429"]),
+}
+
+
+def main(argv=None):
+    args = v.arguments(__doc__.split("\n")[0], argv)
+    book = Cases(judge)
+    carried_over(book)
+    json_rules(book)
+    families(book)
+    numbers(book)
+    geometry(book)
+    rope(book)
+    switches(book)
+    ids_and_nulls(book)
+    bigram(book)
+    weights_fit(book)
+    drawn(book, random.Random(f"config-{args.seed}"))
+    elsewhere = {"ld-bad-int4-scales-short"}     # in safetensors.vectors.json
+    missing = [i for i in f.carried(lambda i: i[:3] in ("cf-", "ld-"))
+               if i not in book.ids and i not in elsewhere]
+    if missing:
+        raise SystemExit(f"carried-over cases that are not in the book: {missing}")
+    v.write_vectors(os.path.join(args.out, "config.vectors.json"), "config",
+                    v.generator_info("gen/config_cases.py", v.command_of("config_cases.py", args)),
+                    {"name": "the page, by hand and by a reader in Python", "version": "1",
+                     "dtype": "any", "device": "cpu"},
+                    v.bits_tolerance("verdicts and parsed fields"), NOTES, book.finish())
+
+
+if __name__ == "__main__":
+    main()
