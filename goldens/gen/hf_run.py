@@ -12,7 +12,6 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 
-import hf_import  # noqa: E402, F401, I001
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402

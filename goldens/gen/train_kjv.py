@@ -18,7 +18,6 @@ import subprocess
 import time
 from pathlib import Path
 
-import hf_import  # noqa: F401, I001
 import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
