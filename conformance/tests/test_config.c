@@ -1,0 +1,148 @@
+/* test_config.c: config_refuses_what_the_engine_cannot_run: every golden case of config.json.
+ *
+ * Without weights a case is parsed from memory and read from a directory; both must agree. With
+ * weights the directory is loaded as a model. Costs no multiply-adds. */
+#include "file_cases.h"
+#include "steps.h"
+#include "tests.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const json_t *load_model(ol_test *t, const ol_case *c, const char *dir) {
+    ol_put_pieces(t, c, ol_text(t, "%s/model.safetensors", dir),
+                  json_object_get(c->body, "weights"));
+    step_cfg cfg = {.n_blocks = 2, .max_batch_tokens = 8};
+    step_runner r;
+    const json_t *answer = step_load_try(t, dir, &cfg, &r);
+    if (!ol_ok(answer)) {
+        return answer;
+    }
+    step_free(t, &r);
+    const json_t *config = json_object_get(answer, "config");
+    (void)ol_int(t, config, "vocab_size"); /* an answer without a config is no answer */
+    return answer;
+}
+
+/* The parsed fields of any answer that has them. */
+static const json_t *fields_of(const json_t *answer) {
+    const json_t *config = json_object_get(answer, "config");
+    return config == NULL ? answer : config;
+}
+
+static bool same_verdict(const json_t *a, const json_t *b) {
+    const char *status = json_string_value(json_object_get(a, "status"));
+    const char *other = json_string_value(json_object_get(b, "status"));
+    if (ol_ok(a) || ol_ok(b)) {
+        return ol_ok(a) && ol_ok(b) &&
+               json_equal(json_object_get(a, "rope_theta"), json_object_get(b, "rope_theta"));
+    }
+    return status != NULL && other != NULL && strcmp(status, other) == 0;
+}
+
+/* The bytes go in from memory and from a file. Where one of the two answers is not what the case
+ * wants, that one is judged. */
+static const json_t *parse(ol_test *t, const ol_case *c, const char *dir) {
+    size_t n = 0;
+    uint8_t *bytes = ol_pieces_bytes(t, c, json_object_get(c->body, "file"), &n);
+    const json_t *parsed = ol_call(t, "config_parse", "{s:o}", "bytes", ol_u8(bytes, n));
+    const json_t *loaded = ol_call(t, "config_load", "{s:s}", "dir", dir);
+    (void)ol_check(t, "parsed_fields", same_verdict(parsed, loaded),
+                   "the same bytes from memory and from a file are taken differently");
+    bool parsed_wrong = ol_ok(parsed) == file_is_refusal(t, c);
+    return parsed_wrong ? parsed : loaded;
+}
+
+static file_outcome run_here(ol_test *t, const ol_case *c, size_t number) {
+    file_outcome o = {.left_out = false};
+    const char *dir = ol_text(t, "case-%zu", number);
+    const char *node = ol_get_text_or(t, c, c->body, "node", NULL);
+    bool made =
+        ol_put_node(t, dir, "directory") &&
+        file_put(t, c, ol_text(t, "%s/config.json", dir), json_object_get(c->body, "file"), node);
+    if (!made) {
+        o.left_out = true;
+    } else if (json_object_get(c->body, "weights") != NULL) {
+        o.answer = load_model(t, c, dir);
+    } else if (node != NULL) {
+        o.answer = ol_call(t, "config_load", "{s:s}", "dir", dir);
+    } else {
+        o.answer = parse(t, c, dir);
+    }
+    return o;
+}
+
+static file_outcome run_case(ol_test *t, const ol_case *c, size_t number) {
+    const char *locale = ol_get_text_or(t, c, c->body, "locale", NULL);
+    bool moved = locale != NULL && ol_restart_locale(t, locale);
+    file_outcome o = run_here(t, c, number);
+    if (moved) {
+        ol_restart(t);
+    }
+    return o;
+}
+
+/* ------------------------------------------------------------------ sound files */
+
+static void look(ol_test *t, const char *check, const file_outcome *o) {
+    (void)check;
+    json_t *parsed = json_object_get(o->c->body, "parsed");
+    const json_t *fields = fields_of(o->answer);
+    const char *key = NULL;
+    json_t *want = NULL;
+    json_object_foreach(parsed, key, want) {
+        const json_t *got = json_object_get(fields, key);
+        bool same = got != NULL && json_equal(got, want);
+        char *got_text = json_dumps(got, JSON_ENCODE_ANY | JSON_COMPACT);
+        char *want_text = json_dumps(want, JSON_ENCODE_ANY | JSON_COMPACT);
+        (void)ol_check(t, "parsed_fields", same, "%s is %s, the file says %s", key,
+                       got_text == NULL ? "missing" : got_text,
+                       want_text == NULL ? "?" : want_text);
+        free(got_text);
+        free(want_text);
+    }
+}
+
+/* ------------------------------------------------------------------ the test */
+
+/* A group of an unknown name: what is sound must be parsed right, what is not is about JSON. */
+static const char *fallback(ol_test *t, const ol_case *c) {
+    return file_is_refusal(t, c) ? "json_rules" : "parsed_fields";
+}
+
+static const char *subject_check(const char *check) {
+    (void)check;
+    return "names_subject";
+}
+
+void test_config_refuses_what_the_engine_cannot_run(ol_test *t) {
+    static const char *const checks[] = {"json_rules",
+                                         "arch_and_tokenizer",
+                                         "model_family",
+                                         "required_keys",
+                                         "number_types",
+                                         "number_ranges",
+                                         "head_geometry",
+                                         "rope_theta",
+                                         "rope_scaling",
+                                         "attention_window",
+                                         "biases_and_norms",
+                                         "activation",
+                                         "foreign_keys",
+                                         "eos_ids",
+                                         "null_and_unknown",
+                                         "bigram_rows",
+                                         "parsed_fields",
+                                         "sound_twins",
+                                         "weights_fit",
+                                         "tied_head",
+                                         NULL};
+    static const file_suite suite = {.suite = "config",
+                                     .checks = checks,
+                                     .fallback = fallback,
+                                     .run = run_case,
+                                     .look = look,
+                                     .subject_check = subject_check,
+                                     .offset_check = NULL};
+    file_cases_run(t, &suite);
+}
