@@ -1,4 +1,4 @@
-"""config.vectors.json: every row of conformance/spec/config.md, with an accepted twin for each fault.
+"""config.vectors.json: every row of conformance/spec/config.md, a twin for each fault.
 
 The base is a plain tiny Llama; a case changes one thing in it (or the few that belong together).
 Verdict, status and subject are written by hand and must be the oracle's too (oracle.py); what an
@@ -12,26 +12,11 @@ import os
 import random
 
 import files as f
+import fit_cases
 import oracle
 import vectors as v
-
-BASE_ID = "cf-ok-base"
-BASE = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "tl_arch": "llama",
-    "tl_tokenizer": "byte", "vocab_size": 256, "hidden_size": 64, "intermediate_size": 128,
-    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "hidden_act": "silu", "max_position_embeddings": 128, "rms_norm_eps": 1e-05,
-    "rope_theta": 10000.0, "rope_scaling": None, "attention_bias": False, "mlp_bias": False,
-    "attention_dropout": 0.0, "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2,
-    "pad_token_id": None, "pretraining_tp": 1, "use_cache": True, "initializer_range": 0.02,
-    "torch_dtype": "bfloat16", "transformers_version": "4.46.0"}
-EITHER = "UNSUPPORTED FORMAT"
-NO_ROPE = ["rope_theta", "rope_scaling"]
-
-
-def render(unset=(), **changed):
-    top = {**{k: x for k, x in BASE.items() if k not in unset}, **changed}
-    return json.dumps(top, ensure_ascii=True)
+from config_carried import (BASE, BASE_ID, CARRIED, CARRIED_OK, EITHER, FLAG_OF_GROUP, NO_ROPE,
+                            base, raw, render)
 
 
 def judge(inputs):
@@ -93,150 +78,7 @@ class Cases(f.Book):
         self.refuse(group, case_id, comment, flags, inputs, status, twin, subject, **more)
 
 
-def base(unset=(), **changed):
-    return {"file": f.text(render(unset, **changed))}
-
-
-def raw(text_or_bytes):
-    if isinstance(text_or_bytes, bytes):
-        return {"file": f.shortest(text_or_bytes)}
-    return {"file": f.text(text_or_bytes) if text_or_bytes else []}
-
-
 # --------------------------------------------------------------------- carried-over cases
-
-# id: (group, status, subject, twin or None for the base, beyond the schema)
-CARRIED = {
-    "cf-bad-both-disagree": ("rope_theta", "FORMAT", "rope_theta", base(
-        rope_parameters={"rope_theta": 10000.0, "rope_type": "default"}), True),
-    "cf-bad-theta-zero": ("number_ranges", "FORMAT", "rope_theta", None, False),
-    "cf-bad-theta-string": ("number_types", "FORMAT", "rope_theta", None, False),
-    "cf-bad-scaling-linear": ("rope_scaling", "UNSUPPORTED", "linear", None, False),
-    "cf-bad-scaling-su": ("rope_scaling", "UNSUPPORTED", "su", None, False),
-    "cf-bad-scaling-mrope": ("rope_scaling", "UNSUPPORTED", "mrope", None, False),
-    "cf-bad-scaling-proportional": ("rope_scaling", "UNSUPPORTED", "proportional", None, False),
-    "cf-bad-scaling-linear-old": ("rope_scaling", "UNSUPPORTED", "linear", None, False),
-    "cf-bad-scaling-conflict": ("rope_scaling", "UNSUPPORTED", "llama3", None, False),
-    "cf-bad-scaling-string": ("rope_scaling", EITHER, "rope_scaling", None, False),
-    "cf-bad-scaling-empty": ("rope_scaling", "UNSUPPORTED", "rope_scaling", None, False),
-    "cf-bad-rope-type-number": ("rope_scaling", EITHER, None, None, False),
-    "cf-bad-rope-nested": ("rope_scaling", "UNSUPPORTED", "rope_parameters", None, False),
-    "cf-bad-partial-rotary": ("rope_scaling", "UNSUPPORTED", "partial_rotary_factor", None, False),
-    "cf-bad-partial-rotary-v5": ("rope_scaling", "UNSUPPORTED", "partial_rotary_factor",
-                                 base(NO_ROPE, rope_parameters={
-                                     "rope_theta": 10000.0, "rope_type": "default",
-                                     "partial_rotary_factor": 1.0}), False),
-    "cf-bad-kv-not-divisor": ("head_geometry", "FORMAT", "num_key_value_heads", None, True),
-    "cf-bad-kv-more": ("head_geometry", "FORMAT", "num_key_value_heads", None, True),
-    "cf-bad-kv-zero": ("number_ranges", "FORMAT", "num_key_value_heads", None, False),
-    "cf-bad-kv-list": ("number_types", "FORMAT", "num_key_value_heads", None, False),
-    "cf-bad-head-dim-odd": ("head_geometry", "FORMAT", "head_dim", "cf-ok-head-dim-equal", False),
-    "cf-bad-head-dim-zero": ("head_geometry", "FORMAT", "head_dim", "cf-ok-head-dim-equal", False),
-    "cf-bad-missing-hidden_size": ("required_keys", "FORMAT", "hidden_size", None, False),
-    "cf-bad-missing-intermediate_size": ("required_keys", "FORMAT", "intermediate_size", None,
-                                         False),
-    "cf-bad-missing-num_hidden_layers": ("required_keys", "FORMAT", "num_hidden_layers", None,
-                                         False),
-    "cf-bad-vocab-minus-one": ("number_ranges", "FORMAT", "vocab_size", None, False),
-    "cf-bad-hidden-overflow": ("number_ranges", "FORMAT", None, None, False),
-    "cf-bad-hidden-int64": ("number_ranges", "FORMAT", None, None, False),
-    "cf-bad-hidden-float": ("number_types", "FORMAT", "hidden_size", None, True),
-    "cf-bad-hidden-string": ("number_types", "FORMAT", "hidden_size", None, False),
-    "cf-bad-layers-zero": ("number_ranges", "FORMAT", "num_hidden_layers", None, False),
-    "cf-bad-eps-missing": ("required_keys", "FORMAT", "rms_norm_eps", None, False),
-    "cf-bad-eps-negative": ("number_ranges", "FORMAT", "rms_norm_eps", None, False),
-    "cf-bad-maxpos-zero": ("number_ranges", "FORMAT", "max_position_embeddings", None, False),
-    "cf-bad-eos-empty-list": ("eos_ids", "FORMAT", "eos_token_id", None, False),
-    "cf-bad-eos-range": ("eos_ids", "FORMAT", "eos_token_id", None, True),
-    "cf-bad-eos-negative": ("eos_ids", "FORMAT", "eos_token_id", None, False),
-    "cf-bad-tie-string": ("number_types", "FORMAT", "tie_word_embeddings", None, False),
-    "cf-bad-attention-bias": ("biases_and_norms", "UNSUPPORTED", "attention_bias", None, False),
-    "cf-bad-mlp-bias": ("biases_and_norms", "UNSUPPORTED", "mlp_bias", None, False),
-    "cf-bad-bias-internlm": ("biases_and_norms", "UNSUPPORTED", "bias", None, False),
-    "cf-bad-qkv-bias": ("biases_and_norms", "UNSUPPORTED", "qkv_bias", None, False),
-    "cf-bad-act-gelu": ("activation", "UNSUPPORTED", "gelu", None, False),
-    "cf-bad-act-gelu-tanh": ("activation", "UNSUPPORTED", "gelu_pytorch_tanh", None, False),
-    "cf-bad-act-relu": ("activation", "UNSUPPORTED", "relu", None, False),
-    "cf-bad-hidden-activation": ("activation", "UNSUPPORTED", "hidden_activation", None, False),
-    "cf-bad-sliding-window": ("attention_window", "UNSUPPORTED", "sliding_window", None, False),
-    "cf-bad-layer-types": ("attention_window", "UNSUPPORTED", "layer_types", None, False),
-    "cf-bad-quant-fp8": ("foreign_keys", "UNSUPPORTED", "quantization_config", None, False),
-    "cf-bad-quant-bnb": ("foreign_keys", "UNSUPPORTED", "quantization_config", None, False),
-    "cf-bad-compression": ("foreign_keys", "UNSUPPORTED", "compression_config", None, False),
-    "cf-bad-family-gemma": ("model_family", "UNSUPPORTED", None, None, False),
-    "cf-bad-family-qwen2": ("model_family", "UNSUPPORTED", None, None, False),
-    "cf-bad-family-qwen3": ("model_family", "UNSUPPORTED", None, None, False),
-    "cf-bad-family-granite": ("model_family", "UNSUPPORTED", None, None, False),
-    "cf-bad-family-mixtral": ("model_family", "UNSUPPORTED", None, None, False),
-    "cf-bad-family-phi3": ("model_family", "UNSUPPORTED", None, None, False),
-    "cf-bad-family-cohere": ("model_family", "UNSUPPORTED", None, None, False),
-    "cf-bad-family-gpt2": ("model_family", "UNSUPPORTED", None, None, False),
-    "cf-bad-family-mistral-window": ("attention_window", "UNSUPPORTED", "sliding_window",
-                                     "cf-ok-family-mistral-plain", False),
-    "cf-bad-granite-in-llama": ("foreign_keys", "UNSUPPORTED", "logits_scaling", None, False),
-    "cf-bad-softcap": ("foreign_keys", "UNSUPPORTED", "attn_logit_softcapping", None, False),
-    "cf-bad-qk-norm": ("biases_and_norms", "UNSUPPORTED", "use_qk_norm", None, False),
-    "cf-bad-nope": ("foreign_keys", "UNSUPPORTED", "no_rope_layers", None, False),
-    "cf-bad-alibi": ("rope_scaling", "UNSUPPORTED", "position_embedding_type", None, False),
-    "cf-bad-arch-seqcls": ("model_family", "UNSUPPORTED", "architectures", None, False),
-    "cf-bad-multimodal": ("model_family", EITHER, None, None, False),
-    "cf-bad-arch-unknown": ("arch_and_tokenizer", "UNSUPPORTED", "tl_arch", None, False),
-    "cf-bad-arch-missing": ("arch_and_tokenizer", EITHER, "tl_arch", None, False),
-    "cf-bad-tokenizer-missing": ("arch_and_tokenizer", EITHER, "tl_tokenizer", None, False),
-    "cf-bad-empty": ("json_rules", "FORMAT", None, None, False),
-    "cf-bad-infinity": ("json_rules", "FORMAT", None, None, False),
-    "cf-bad-nan": ("json_rules", "FORMAT", None, None, False),
-    "cf-bad-comment": ("json_rules", "FORMAT", None, None, False),
-    "cf-bad-bom": ("json_rules", "FORMAT", None, None, False),
-    "cf-bad-utf8": ("json_rules", "FORMAT", None, None, False),
-    "cf-bad-deep": ("json_rules", "FORMAT", None, "depth-64", True),
-    "cf-bad-huge": ("json_rules", "FORMAT", None, "size-1-mib", True),
-    "cf-bad-directory": ("json_rules", "IO", None, None, False),
-    "cf-bad-missing-file": ("json_rules", "IO", None, None, False),
-}
-# What an accepted case must have been read as; every other field is the base's.
-CARRIED_OK = {
-    "cf-ok-base": ("parsed_fields", {"head_dim": 16, "n_kv_heads": 2, "rope_theta": 10000.0,
-                                     "rms_norm_eps": 1e-5, "tie_word_embeddings": True,
-                                     "eos_token_ids": [2], "max_positions": 128}),
-    "cf-ok-v5": ("rope_theta", {"rope_theta": 500000.0}),
-    "cf-ok-v5-theta-not-default": ("rope_theta", {"rope_theta": 1000000.0}),
-    "cf-ok-v5-no-type": ("rope_theta", {"rope_theta": 10000.0}),
-    "cf-ok-v5-null-top": ("rope_theta", {"rope_theta": 1000000.0}),
-    "cf-ok-theta-int": ("number_types", {"rope_theta": 10000.0}),
-    "cf-ok-theta-missing": ("rope_theta", {"rope_theta": 10000.0}),
-    "cf-ok-scaling-default": ("rope_scaling", {}),
-    "cf-ok-scaling-default-old": ("rope_scaling", {}),
-    "cf-ok-kv-missing": ("parsed_fields", {"n_kv_heads": 4}),
-    "cf-ok-kv-one": ("parsed_fields", {"n_kv_heads": 1}),
-    "cf-ok-head-dim-equal": ("parsed_fields", {"head_dim": 16}),
-    "cf-ok-head-dim-null": ("null_and_unknown", {"head_dim": 16}),
-    "cf-ok-maxpos-missing": ("parsed_fields", {"max_positions": 2048}),
-    "cf-ok-eos-list": ("eos_ids", {"eos_token_ids": [128001, 128008, 128009]}),
-    "cf-ok-eos-null": ("eos_ids", {"eos_token_ids": []}),
-    "cf-ok-eos-missing": ("eos_ids", {"eos_token_ids": []}),
-    "cf-ok-tie-missing": ("parsed_fields", {"tie_word_embeddings": False}),
-    "cf-ok-tie-null": ("null_and_unknown", {"tie_word_embeddings": False}),
-    "cf-ok-attention-dropout": ("null_and_unknown", {}),
-    "cf-ok-pretraining-tp": ("null_and_unknown", {}),
-    "cf-ok-act-swish": ("activation", {}), "cf-ok-act-missing": ("activation", {}),
-    "cf-ok-sliding-null": ("attention_window", {}), "cf-ok-quant-null": ("foreign_keys", {}),
-    "cf-ok-family-mistral-plain": ("model_family", {}),
-    "cf-ok-unknown-keys": ("null_and_unknown", {}), "cf-ok-dtype-new": ("null_and_unknown", {}),
-    "cf-ok-trailing-newline": ("json_rules", {}),
-    "cf-ok-bigram": ("bigram_rows", {"arch": "bigram", "max_positions": 2048,
-                                     "eos_token_ids": []}),
-    "cf-ok-locale": ("parsed_fields", {"rope_theta": 10000.0, "rms_norm_eps": 1e-5}),
-}
-FLAG_OF_GROUP = {
-    "json_rules": "json", "arch_and_tokenizer": "family", "model_family": "family",
-    "required_keys": "default-for-missing", "number_types": "number-type",
-    "number_ranges": "number-range", "head_geometry": "head-geometry", "rope_theta": "theta-place",
-    "rope_scaling": "rope-scaling", "attention_window": "window", "biases_and_norms": "bias",
-    "activation": "activation", "foreign_keys": "foreign-key", "eos_ids": "eos",
-    "null_and_unknown": "null", "bigram_rows": "bigram", "parsed_fields": "parsed",
-    "weights_fit": "fit", "tied_head": "tied"}
-
 
 def carried_inputs(case):
     special = {"cf-bad-huge": {"file": f.text(render()) + f.fill(32, 8 << 20)},
@@ -252,22 +94,18 @@ def carried_inputs(case):
     return base(case.get("unset", ()), **case["set"])
 
 
-def comment_of(case):
-    return f"{case['comment']}: {case['why']} [{case['source']}]"
-
-
 def carried_over(book):
     cases = f.carried(lambda i: i.startswith("cf-"))
     for case_id, case in cases.items():
         if case["verdict"] == "accept":
             group, want = CARRIED_OK[case_id]
-            book.ok(group, case_id, comment_of(case), carried_inputs(case),
+            book.ok(group, case_id, f.comment_of(case), carried_inputs(case),
                     [FLAG_OF_GROUP[group]], want)
     limits(book)
     for case_id, case in cases.items():
         if case["verdict"] == "refuse":
             group, status, subject, twin, beyond = CARRIED[case_id]
-            book.bad(group, case_id, comment_of(case), carried_inputs(case), status, subject,
+            book.bad(group, case_id, f.comment_of(case), carried_inputs(case), status, subject,
                      twin or BASE_ID, [FLAG_OF_GROUP[group]], beyond)
 
 
@@ -702,134 +540,6 @@ def bigram(book):
              text(tl_tokenizer="word"), "UNSUPPORTED", "tl_tokenizer", "cf-ok-bigram", ["bigram"])
 
 
-# ----------------------------------------------------------------------- config and weights
-
-SIZE = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8, "I8": 1, "F8_E4M3": 1, "I32": 4, "U8": 1}
-
-
-class Weights:
-    """A set of tensors whose data are fills: name -> [dtype, shape, byte]."""
-
-    def __init__(self, config_inputs):
-        self.config = config_inputs["file"]
-        want, _ = oracle.tensors_of(oracle.parse_config(f.materialise(self.config)))
-        self.tensors = {name: ["BF16", shape, 0x3B] for name, shape in want.items()}
-
-    def change(self, without=(), **put):
-        copy = object.__new__(Weights)
-        copy.config = self.config
-        copy.tensors = {k: x for k, x in self.tensors.items() if k not in without}
-        copy.tensors.update(put)
-        return copy
-
-    def with_config(self, config):
-        copy = self.change()
-        copy.config = config
-        return copy
-
-    def inputs(self):
-        entries, data, at = {}, [], 0
-        for name, (dtype, shape, byte) in self.tensors.items():
-            size = SIZE[dtype]
-            for d in shape:
-                size *= d
-            entries[name] = f.entry(dtype, shape, at, at + size)
-            if data and data[-1]["byte"] == byte:
-                data[-1] = {"byte": byte, "count": data[-1]["count"] + size}
-            else:
-                data += f.fill(byte, size)
-            at += size
-        return {"file": self.config, "weights": f.safetensors(f.header(**entries), data)}
-
-
-def weights_fit(book):
-    cases = f.carried(lambda i: i.startswith("ld-"))
-    tied = Weights(base())
-    untied = Weights(base(tie_word_embeddings=False))
-    embed, head, norm = "model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"
-    q = "model.layers.0.self_attn.q_proj.weight"
-    down = "model.layers.1.mlp.down_proj.weight"
-
-    def text(case_id):
-        return comment_of(cases[case_id]) if case_id in cases else None
-
-    def ok(group, case_id, model, comment=None):
-        book.ok(group, case_id, text(case_id) or comment, model.inputs(), [FLAG_OF_GROUP[group]])
-
-    def bad(group, case_id, model, status, subject, comment=None, twin="ld-ok-tied"):
-        book.bad(group, case_id, text(case_id) or comment, model.inputs(), status, subject, twin,
-                 [FLAG_OF_GROUP[group]])
-
-    ok("tied_head", "ld-ok-tied", tied)
-    ok("tied_head", "ld-ok-tied-with-head", tied.change(**{head: tied.tensors[embed]}))
-    bad("tied_head", "ld-bad-tied-head-differs", tied.change(**{head: ["BF16", [256, 64], 0x3F]}),
-        "UNSUPPORTED", head, twin="ld-ok-tied-with-head")
-    bad("tied_head", "tied-head-shape", tied.change(**{head: ["BF16", [64, 256], 0x3B]}),
-        EITHER, head, "tied, and a head of the same bytes in another shape",
-        "ld-ok-tied-with-head")
-    bad("tied_head", "tied-head-dtype", tied.change(**{head: ["F32", [256, 64], 0x3B]}),
-        "UNSUPPORTED", head, "tied, and a head of another type", "ld-ok-tied-with-head")
-    ok("tied_head", "untied-with-head", untied.change(**{head: ["BF16", [256, 64], 0x3C]}),
-       "untied, with a head of its own")
-    bad("tied_head", "untied-without-head", untied.change([head]), "NOT_FOUND", head,
-        "untied, and no head", "untied-with-head")
-    rotary = {f"model.layers.{n}.self_attn.rotary_emb.inv_freq": ["F32", [8], 0x3B]
-              for n in (0, 1)}
-    ok("weights_fit", "ld-ok-inv-freq", tied.change(**rotary))
-    ok("weights_fit", "inv-freq-elsewhere", tied.change(
-        **{"model.rotary_emb.inv_freq": ["F32", [8], 0x3B]}), "one table for all layers")
-    for case_id, name, shape in (
-            ("ld-bad-extra-bias", "model.layers.0.self_attn.q_proj.bias", [64]),
-            ("extra-q-norm", "model.layers.0.self_attn.q_norm.weight", [16]),
-            ("extra-layer", "model.layers.2.input_layernorm.weight", [64]),
-            ("extra-any", "model.layers.0.self_attn.q_proj.weight_scale_inv", [1]),
-            ("extra-cos-cached", "model.layers.0.self_attn.rotary_emb.cos_cached", [8]),
-            ("extra-empty", "model.layers.0.empty", [0])):
-        bad("weights_fit", case_id, tied.change(**{name: ["BF16", shape, 0x3B]}), "UNSUPPORTED",
-            name, "a tensor that the config does not call for")
-    for name in (embed, norm, q, down, "model.layers.1.post_attention_layernorm.weight"):
-        bad("weights_fit", f"without-{name}", tied.change([name]), "NOT_FOUND", name,
-            "a tensor is missing")
-    renamed = tied.change([q], **{q.replace("model.", ""): tied.tensors[q]})
-    bad("weights_fit", "renamed", renamed, "NOT_FOUND UNSUPPORTED", None,
-        "a tensor without the prefix")
-    bad("weights_fit", "ld-bad-transposed", tied.change(**{down: ["BF16", [128, 64], 0x3B]}),
-        "FORMAT", down)
-    bad("weights_fit", "ld-bad-norm-rank", tied.change(**{norm: ["BF16", [1, 64], 0x3B]}),
-        "FORMAT", norm)
-    for case_id, name, shape in (
-            ("shape-embed", embed, [255, 64]), ("shape-q", q, [64, 32]),
-            ("shape-k", q.replace("q_proj", "k_proj"), [64, 64]),
-            ("shape-norm", norm, [65]), ("shape-flat", q, [4096]),
-            ("shape-scalar", norm, [])):
-        bad("weights_fit", case_id, tied.change(**{name: ["BF16", shape, 0x3B]}), "FORMAT", name,
-            f"shape {shape}")
-    for case_id, name, dtype in (
-            ("ld-bad-f64-weight", norm, "F64"), ("ld-bad-fp8-weight", q, "F8_E4M3"),
-            ("ld-bad-i8-weight", q, "I8"), ("dtype-i32", embed, "I32"), ("dtype-u8", down, "U8")):
-        bad("weights_fit", case_id, tied.change(**{name: [dtype, tied.tensors[name][1], 0x3B]}),
-            "UNSUPPORTED", name, f"a weight in {dtype}")
-    mixed = tied.change(**{n: ["F32" if "norm" in n else "F16" if n == embed else "BF16", s, b]
-                           for n, (_, s, b) in tied.tensors.items()})
-    ok("weights_fit", "ld-ok-mixed-dtype", mixed)
-    wide = Weights(base(head_dim=32))
-    ok("weights_fit", "fit-head-dim", wide, "heads x head_dim is twice the hidden size")
-    bad("weights_fit", "fit-head-dim-ignored", Weights(base()).change().with_config(
-        wide.config), "FORMAT", None, "head_dim 32 in the config, 16 in the file", "fit-head-dim")
-    two = raw('{"tl_arch":"bigram","tl_tokenizer":"bpe","vocab_size":8}')
-    table = Weights(two)
-    ok("weights_fit", "fit-bigram", table, "the bigram's one tensor")
-    for case_id, model, status, subject in (
-            ("bigram-extra", table.change(**{"bias": ["BF16", [8], 1]}), "UNSUPPORTED", "bias"),
-            ("bigram-shape", table.change(**{"bigram.weight": ["BF16", [8, 9], 1]}), "FORMAT",
-             "bigram.weight"),
-            ("bigram-dtype", table.change(**{"bigram.weight": ["I32", [8, 8], 1]}), "UNSUPPORTED",
-             "bigram.weight"),
-            ("bigram-none", table.change(["bigram.weight"]), "NOT_FOUND", "bigram.weight")):
-        bad("weights_fit", case_id, model, status, subject, "a bigram that does not fit",
-            "fit-bigram")
-
-
 # ----------------------------------------------------------------------------- drawn files
 
 def drawn(book, rng):
@@ -931,7 +641,7 @@ def main(argv=None):
     switches(book)
     ids_and_nulls(book)
     bigram(book)
-    weights_fit(book)
+    fit_cases.weights_fit(book, base)
     drawn(book, random.Random(f"config-{args.seed}"))
     elsewhere = {"ld-bad-int4-scales-short"}     # in safetensors.vectors.json
     missing = [i for i in f.carried(lambda i: i[:3] in ("cf-", "ld-"))

@@ -1,9 +1,9 @@
-"""Files as pieces, and the book of cases that safetensors_cases.py and config_cases.py fill.
+"""Files as pieces, and the book of cases of safetensors_cases.py and config_cases.py.
 
 A file is a list of pieces (conformance/spec/vectors.md).  Book.accept and Book.refuse take what the
 author of a case expects, materialise the file, ask the oracle, and stop the generator when the two
-disagree.  A twin is given by the id of an accepted case or as pieces, from which an accepted case is
-made unless the same file is there already.
+disagree.  A twin is given by the id of an accepted case or as pieces, from which an accepted case
+is made unless the same file is there already.
 """
 
 import json
@@ -52,7 +52,7 @@ def shortest(data):
 
 
 def safetensors(header, data=b"", n=None, after=b""):
-    """Pieces of a file: the length field, the header (str, bytes or pieces), data and what follows."""
+    """Pieces: the length field, the header (str, bytes or pieces), data and what follows."""
     if isinstance(header, str):
         header = text(header) if header else []
     elif isinstance(header, bytes):
@@ -71,6 +71,16 @@ def entry(dtype, shape, begin, end, more=""):
 def header(**entries):
     """A header from name=text; __metadata__ goes first."""
     return "{" + ",".join(f'{json.dumps(k)}:{x}' for k, x in entries.items()) + "}"
+
+
+def one(header_text, data=b"", **rest):
+    """Inputs of a case with one file."""
+    return {"file": safetensors(header_text, data, **rest)}
+
+
+def comment_of(case):
+    """What a carried-over case says, why, and where it comes from."""
+    return f"{case['comment']}: {case['why']} [{case['source']}]"
 
 
 def carried(kind):
@@ -115,7 +125,8 @@ class Book:
             if offset is not None and fault.offset != offset:
                 raise SystemExit(f"{case_id}: offset {offset} by hand, oracle {fault}") from None
             if more.get("rule") and fault.rule not in (0, more["rule"]):
-                raise SystemExit(f"{case_id}: rule {more['rule']} by hand, oracle {fault}") from None
+                raise SystemExit(
+                    f"{case_id}: rule {more['rule']} by hand, oracle {fault}") from None
             more = {"offset": fault.offset, **more} if fault.offset is not None else more
         else:
             raise SystemExit(f"{case_id}: refused by hand, accepted by the oracle")

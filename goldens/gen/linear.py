@@ -349,7 +349,7 @@ def main(argv=None):
 
 
 def check_against_struct(rng):
-    """encode() against Fraction, and against struct's rounding of an f64 sum where that is exact."""
+    """fma against Fraction, add against struct's rounding of an f64 sum that is exact."""
     for _ in range(4000):
         a, b = (rng.randrange(60, 190) << 23 | rng.getrandbits(23) | rng.getrandbits(1) << 31
                 for _ in range(2))

@@ -1,9 +1,9 @@
 """The slow second opinion: a pure-Python reader of checkpoints and configs, rule by rule.
 
-It follows conformance/spec/formats (safetensors.md, config.md) and nothing else.  The generators
-safetensors_cases.py and config_cases.py write down by hand what they expect of each case; this reader must say
-the same, or the generator stops.  parse_json() is written out here because Python's json accepts
-what the pages refuse (duplicate keys, NaN, lone surrogates, any depth).
+It follows conformance/spec (safetensors.md, config.md) and nothing else.  The generators
+safetensors_cases.py and config_cases.py write down by hand what they expect of each case; this
+reader must say the same, or the generator stops.  parse_json() is written out here because Python's
+json accepts what the pages refuse (duplicate keys, NaN, lone surrogates, any depth).
 """
 
 import re
@@ -404,7 +404,7 @@ FAMILIES = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM"}
 
 
 class Config:
-    """Reads one config; beyond_schema becomes true when a schema could not have refused it."""
+    """Reads one config in the order of the page: what is unsupported first, then the rest."""
 
     def __init__(self, top):
         self.top = {k: x for k, x in top.items() if x is not None}

@@ -55,7 +55,7 @@ def stream(seed, purpose):
 
 NOTES = {
     "reference-demo": v.note(
-        "The seeding order differs from the reference library's (state 0, step, add the seed, step).",
+        "The seeding differs from the reference library's (state 0, step, add the seed, step).",
         "Every output differs from the first one on."),
     "sequence-top-bit": v.note(
         "The top bit of the sequence is kept, or the shift is done in a signed or wider type.",
@@ -93,9 +93,10 @@ def seeded(rng):
         ("seed-max-seq-0", MASK, 0, "seed 2^64 - 1, sequence 0", ["extreme-seed"]),
         ("seed-max-seq-54", MASK, 54, "seed 2^64 - 1", ["extreme-seed"]),
         ("seed-42-seq-0", 42, 0, "sequence 0", ["extreme-seed"]),
-        ("seq-2-63", 42, top, "sequence 2^63: the shift drops its top bit, so this is sequence 0",
+        ("seq-2-63", 42, top, "sequence 2^63: the shift drops its top bit, so it is sequence 0",
          ["sequence-top-bit"]),
-        ("seq-2-63-plus-54", 42, top + 54, "the demonstration's stream again", ["sequence-top-bit"]),
+        ("seq-2-63-plus-54", 42, top + 54, "the demonstration's stream again",
+         ["sequence-top-bit"]),
         ("seq-below-2-63", 42, top - 1, "every bit of the increment set", ["sequence-top-bit"]),
         ("seed-max-seq-max", MASK, MASK, "every bit set", ["extreme-seed", "sequence-top-bit"]),
         ("seed-2-32", 1 << 32, 1 << 32, "only the upper halves are set", ["extreme-seed"]),
