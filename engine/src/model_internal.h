@@ -49,20 +49,38 @@ TL_MUST_USE tl_status tli_tensor_expect(const tl_tensor_info *info, const size_t
 /* The position of a name in the layout; false when it is not there. */
 bool tli_layout_index(const tl_layout *layout, const char *name, size_t *index);
 
-/* A tensor's bytes, as long as st lives. */
-const uint8_t *tli_safetensors_data(const tl_safetensors *st, const tl_tensor_info *info);
+/* A tensor of a file or a checkpoint. */
+typedef struct tli_tensor {
+    size_t index; /* in tl_layout_at or tl_checkpoint_at */
+    const tl_tensor_info *info;
+    const uint8_t *data;  /* its bytes, as long as the file is open */
+    uint64_t file_offset; /* of data, in its file */
+} tli_tensor;
+
+static inline size_t tli_tensor_size(const tli_tensor *tensor) {
+    return (size_t)(tensor->info->end - tensor->info->begin);
+}
+
+/* Find a tensor by name in *from; false when there is none. */
+typedef bool (*tli_lookup)(const void *from, const char *name, tli_tensor *out);
+
+bool tli_safetensors_tensor(const void *from, const char *name, tli_tensor *out);
+
+/* tl_safetensors_f32 and _q4, and the same of a checkpoint. Of *wanted n_out, n_in and group are
+ * read. */
+TL_MUST_USE tl_status tli_read_f32(const void *from, tli_lookup lookup, const char *name,
+                                   const size_t *shape, size_t n_shape, float *dst, size_t dst_len,
+                                   tl_error *err);
+TL_MUST_USE tl_status tli_read_q4(const void *from, tli_lookup lookup, const char *name,
+                                  const tl_qlinear *wanted, tl_qlinear *out, tl_error *err);
+
+/* Say which file a FORMAT error is about. Returns status. */
+tl_status tli_name_file(tl_status status, const char *path, tl_error *err);
 
 /* ------------------------------------------------------------------ a checkpoint
  * (model_checkpoint.c) */
 
-/* A tensor of a checkpoint: where it stands in tl_checkpoint_at, what it is, and its bytes. */
-typedef struct tli_tensor {
-    size_t index;
-    const tl_tensor_info *info;
-    const uint8_t *data;
-} tli_tensor;
-
-bool tli_checkpoint_tensor(const tl_checkpoint *ckpt, const char *name, tli_tensor *out);
+bool tli_checkpoint_tensor(const void *from, const char *name, tli_tensor *out);
 
 /* The file of that name among views, or NULL. INVALID: two of one name, or a NULL. */
 TL_MUST_USE tl_status tli_view_find(const tl_file_view *files, size_t n_files, const char *name,

@@ -2,7 +2,7 @@
  * it.
  *
  * Offsets of a layout count from the start of the data buffer, and data is not aligned:
- * everything is read through tli_safetensors_data and little-endian loads.
+ * everything is read through place_tensor and little-endian loads.
  *
  * Source: conformance/spec/safetensors.md, rules 1, 10 and 11, and safetensors#12. */
 #include "tl/model.h"
@@ -44,8 +44,7 @@ static tl_status open_bytes(tl_safetensors *st, const char *path, tl_weights_mod
     return status;
 }
 
-/* Say which file a layout's error is about. */
-static tl_status name_file(tl_status status, const char *path, tl_error *err) {
+tl_status tli_name_file(tl_status status, const char *path, tl_error *err) {
     if (status == TL_ERR_FORMAT && err != NULL) {
         return tli_fail_at(err, status, err->offset, "%s: %s", path, err->text);
     }
@@ -54,8 +53,8 @@ static tl_status name_file(tl_status status, const char *path, tl_error *err) {
 
 static tl_status open_file(tl_safetensors *st, const char *path, tl_weights_mode mode,
                            tl_error *err) {
-    TLI_TRY(name_file(open_bytes(st, path, mode, err), path, err));
-    return name_file(tl_layout_parse(&st->layout, st->bytes.data, st->bytes.n, err), path, err);
+    TLI_TRY(tli_name_file(open_bytes(st, path, mode, err), path, err));
+    return tli_name_file(tl_layout_parse(&st->layout, st->bytes.data, st->bytes.n, err), path, err);
 }
 
 tl_status tl_safetensors_open(tl_safetensors **out, const char *path, tl_weights_mode mode,
@@ -115,9 +114,23 @@ const tl_layout *tl_safetensors_layout(const tl_safetensors *st) {
     return st == NULL ? NULL : st->layout;
 }
 
-const uint8_t *tli_safetensors_data(const tl_safetensors *st, const tl_tensor_info *info) {
+/* Where a tensor's bytes are: its offsets count from the data buffer, not from the file's start. */
+static tli_tensor place_tensor(const tl_safetensors *st, size_t index) {
+    const tl_tensor_info *info = tl_layout_at(st->layout, index);
     const uint64_t at = tl_layout_data_start(st->layout) + info->begin;
-    return st->bytes.data + at;
+    const tli_tensor tensor = {
+        .index = index, .info = info, .data = st->bytes.data + at, .file_offset = at};
+    return tensor;
+}
+
+bool tli_safetensors_tensor(const void *from, const char *name, tli_tensor *out) {
+    const tl_safetensors *st = (const tl_safetensors *)from;
+    size_t index = 0;
+    if (!tli_layout_index(st->layout, name, &index)) {
+        return false;
+    }
+    *out = place_tensor(st, index);
+    return true;
 }
 
 /* ------------------------------------------------------------------ reading */
@@ -206,29 +219,34 @@ tl_status tli_tensor_expect(const tl_tensor_info *info, const size_t *shape, siz
 }
 
 static tl_status not_found(const char *name, tl_error *err) {
-    return tli_fail(err, TL_ERR_NOT_FOUND, "no tensor '%.*s' in the file", NAME_SHOWN, name);
+    return tli_fail(err, TL_ERR_NOT_FOUND, "there is no tensor '%.*s'", NAME_SHOWN, name);
 }
 
-tl_status tl_safetensors_f32(const tl_safetensors *st, const char *name, const size_t *shape,
-                             size_t n_shape, float *dst, size_t dst_len, tl_error *err) {
+tl_status tli_read_f32(const void *from, tli_lookup lookup, const char *name, const size_t *shape,
+                       size_t n_shape, float *dst, size_t dst_len, tl_error *err) {
     tl_matrix_kind kind = TL_MATRIX_F32;
-    if (st == NULL || name == NULL || (shape == NULL && n_shape > 0) ||
+    tli_tensor tensor = {0};
+    if (from == NULL || name == NULL || (shape == NULL && n_shape > 0) ||
         (dst == NULL && dst_len > 0)) {
-        return tli_fail(err, TL_ERR_INVALID, "tl_safetensors_f32: an argument is NULL");
+        return tli_fail(err, TL_ERR_INVALID, "reading a tensor as f32: an argument is NULL");
     }
-    const tl_tensor_info *info = tl_layout_find(st->layout, name);
-    if (info == NULL) {
+    if (!lookup(from, name, &tensor)) {
         return not_found(name, err);
     }
-    TLI_TRY(tli_tensor_expect(info, shape, n_shape, &kind, err));
+    TLI_TRY(tli_tensor_expect(tensor.info, shape, n_shape, &kind, err));
     const size_t element = kind == TL_MATRIX_F32 ? 4 : 2;
-    const size_t n = (size_t)(info->end - info->begin) / element;
+    const size_t n = tli_tensor_size(&tensor) / element;
     if (dst_len != n) {
         return tli_fail(err, TL_ERR_INVALID, "tensor '%.*s' has %zu elements, dst has %zu",
                         NAME_SHOWN, name, n, dst_len);
     }
-    tli_widen(kind, tli_safetensors_data(st, info), n, dst);
+    tli_widen(kind, tensor.data, n, dst);
     return TL_OK;
+}
+
+tl_status tl_safetensors_f32(const tl_safetensors *st, const char *name, const size_t *shape,
+                             size_t n_shape, float *dst, size_t dst_len, tl_error *err) {
+    return tli_read_f32(st, tli_safetensors_tensor, name, shape, n_shape, dst, dst_len, err);
 }
 
 /* ------------------------------------------------------------------ int4 pairs */
@@ -241,39 +259,36 @@ static tl_status check_dtype(const tl_tensor_info *info, tl_dtype wanted, tl_err
                     NAME_SHOWN, info->name, tl_dtype_name(info->dtype), tl_dtype_name(wanted));
 }
 
-static tl_status check_scales(const tl_safetensors *st, const tl_tensor_info *info, tl_error *err) {
-    const uint8_t *data = tli_safetensors_data(st, info);
-    const size_t n = (size_t)(info->end - info->begin) / 2;
+static tl_status check_scales(const tli_tensor *scales, tl_error *err) {
+    const size_t n = tli_tensor_size(scales) / 2;
     for (size_t i = 0; i < n; i++) {
-        const uint16_t scale = tli_load_u16(data + 2 * i);
+        const uint16_t scale = tli_load_u16(scales->data + 2 * i);
         /* The sign bit is the highest: one comparison finds infinity, NaN and all that is
          * signed. */
         if (scale >= F16_INFINITY) {
-            const uint64_t at = tl_layout_data_start(st->layout) + info->begin + 2 * i;
-            return tli_fail_at(err, TL_ERR_FORMAT, at,
+            return tli_fail_at(err, TL_ERR_FORMAT, scales->file_offset + 2 * i,
                                "tensor '%.*s': scale %zu is 0x%04x, it must be finite and have no "
                                "sign",
-                               NAME_SHOWN, info->name, i, (unsigned)scale);
+                               NAME_SHOWN, scales->info->name, i, (unsigned)scale);
         }
     }
     return TL_OK;
 }
 
-static tl_status bind_q4(const tl_safetensors *st, const tl_tensor_info *qweight,
-                         const tl_tensor_info *scales, const tl_qlinear *wanted, tl_qlinear *out,
-                         tl_error *err) {
+static tl_status bind_q4(const tli_tensor *qweight, const tli_tensor *scales,
+                         const tl_qlinear *wanted, tl_qlinear *out, tl_error *err) {
     const size_t qweight_shape[2] = {wanted->n_out, wanted->n_in / 2};
     const size_t scales_shape[2] = {wanted->n_out, wanted->n_in / wanted->group};
-    TLI_TRY(check_dtype(qweight, TL_DTYPE_U8, err));
-    TLI_TRY(check_dtype(scales, TL_DTYPE_F16, err));
-    TLI_TRY(check_shape(qweight, qweight_shape, 2, err));
-    TLI_TRY(check_shape(scales, scales_shape, 2, err));
-    TLI_TRY(check_scales(st, scales, err));
+    TLI_TRY(check_dtype(qweight->info, TL_DTYPE_U8, err));
+    TLI_TRY(check_dtype(scales->info, TL_DTYPE_F16, err));
+    TLI_TRY(check_shape(qweight->info, qweight_shape, 2, err));
+    TLI_TRY(check_shape(scales->info, scales_shape, 2, err));
+    TLI_TRY(check_scales(scales, err));
     *out = *wanted;
-    out->qweight = tli_safetensors_data(st, qweight);
-    out->qweight_len = (size_t)(qweight->end - qweight->begin);
-    out->scales = tli_safetensors_data(st, scales);
-    out->scales_len = (size_t)(scales->end - scales->begin);
+    out->qweight = qweight->data;
+    out->qweight_len = tli_tensor_size(qweight);
+    out->scales = scales->data;
+    out->scales_len = tli_tensor_size(scales);
     return TL_OK;
 }
 
@@ -289,32 +304,37 @@ static char *join_name(const char *name, const char *suffix) {
     return joined;
 }
 
-static tl_status find_suffixed(const tl_layout *layout, const char *name, const char *suffix,
-                               const tl_tensor_info **info, tl_error *err) {
+static tl_status find_suffixed(const void *from, tli_lookup lookup, const char *name,
+                               const char *suffix, tli_tensor *tensor, tl_error *err) {
     char *joined = join_name(name, suffix);
     if (joined == NULL) {
         return tli_fail(err, TL_ERR_NOMEM, "no memory for the name of an int4 tensor");
     }
-    *info = tl_layout_find(layout, joined);
-    const tl_status status = *info == NULL ? not_found(joined, err) : TL_OK;
+    const tl_status status = lookup(from, joined, tensor) ? TL_OK : not_found(joined, err);
     free(joined);
     return status;
+}
+
+tl_status tli_read_q4(const void *from, tli_lookup lookup, const char *name,
+                      const tl_qlinear *wanted, tl_qlinear *out, tl_error *err) {
+    tli_tensor qweight = {0};
+    tli_tensor scales = {0};
+    if (from == NULL || name == NULL || out == NULL) {
+        return tli_fail(err, TL_ERR_INVALID, "binding an int4 pair: an argument is NULL");
+    }
+    if (wanted->n_out == 0 || wanted->n_in == 0 || wanted->group == 0 || wanted->group % 2 != 0 ||
+        wanted->n_in % wanted->group != 0) {
+        return tli_fail(err, TL_ERR_INVALID,
+                        "'%.*s' [%zu, %zu]: the group %zu must be even and divide the columns",
+                        NAME_SHOWN, name, wanted->n_out, wanted->n_in, wanted->group);
+    }
+    TLI_TRY(find_suffixed(from, lookup, name, ".qweight", &qweight, err));
+    TLI_TRY(find_suffixed(from, lookup, name, ".scales", &scales, err));
+    return bind_q4(&qweight, &scales, wanted, out, err);
 }
 
 tl_status tl_safetensors_q4(const tl_safetensors *st, const char *name, size_t n_out, size_t n_in,
                             size_t group, tl_qlinear *out, tl_error *err) {
     const tl_qlinear wanted = {.n_out = n_out, .n_in = n_in, .group = group};
-    const tl_tensor_info *qweight = NULL;
-    const tl_tensor_info *scales = NULL;
-    if (st == NULL || name == NULL || out == NULL) {
-        return tli_fail(err, TL_ERR_INVALID, "tl_safetensors_q4: an argument is NULL");
-    }
-    if (n_out == 0 || n_in == 0 || group == 0 || group % 2 != 0 || n_in % group != 0) {
-        return tli_fail(err, TL_ERR_INVALID,
-                        "'%.*s' [%zu, %zu]: the group %zu must be even and divide the columns",
-                        NAME_SHOWN, name, n_out, n_in, group);
-    }
-    TLI_TRY(find_suffixed(st->layout, name, ".qweight", &qweight, err));
-    TLI_TRY(find_suffixed(st->layout, name, ".scales", &scales, err));
-    return bind_q4(st, qweight, scales, &wanted, out, err);
+    return tli_read_q4(st, tli_safetensors_tensor, name, &wanted, out, err);
 }
