@@ -102,14 +102,15 @@ def int4_rules(book, rng):
         wrong = raw[:at] + struct.pack("<H", bits) + raw[at + 2:]
         bad(f"int4-scale-{label}", f"a stored scale of {bits:04x}", q4.change(tensors={
             name + ".scales": (dtype, shape, wrong)}), subject=name + ".scales")
-    for label, quant in (("leading-zero", "int4-g02-sym"), ("zero", "int4-g0-sym"),
-                         ("odd", "int4-g1-sym"), ("no-divisor", "int4-g8-sym"),
-                         ("minus", "int4-g-2-sym"), ("no-number", "int4-g-sym"),
-                         ("huge", "int4-g18446744073709551618-sym")):
+    for label, quant in (("zero", "int4-g0-sym"), ("odd", "int4-g1-sym")):
         bad(f"int4-quant-{label}", f"quant = {quant}", q4.change(metadata={"quant": quant}),
             subject="quant")
-    for label, quant in (("asym", "int4-g2-asym"), ("int8", "int8-g2-sym"), ("space",
-                         "int4-g2-sym "), ("upper", "INT4-g2-sym"), ("empty", "")):
+    bad("int4-quant-no-divisor", "groups of 8 for rows of 4",
+        q4.change(metadata={"quant": "int4-g8-sym"}))
+    for label, quant in (("leading-zero", "int4-g02-sym"), ("minus", "int4-g-2-sym"),
+                         ("no-number", "int4-g-sym"), ("asym", "int4-g2-asym"),
+                         ("huge", "int4-g18446744073709551618-sym"), ("int8", "int8-g2-sym"),
+                         ("space", "int4-g2-sym "), ("upper", "INT4-g2-sym"), ("empty", "")):
         bad(f"int4-quant-{label}", f"quant = {quant!r}", q4.change(metadata={"quant": quant}),
             "FORMAT UNSUPPORTED", "quant")
     bad("int4-group-four", "groups of 4 said, groups of 2 stored",
