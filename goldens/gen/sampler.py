@@ -45,11 +45,11 @@ BUGS = {
     "exclusive-nucleus": "the crossing id is dropped",
     "top-p-of-all": "top-p over all ids instead of those that top-k kept",
     "min-p-strict": "> instead of >= in min-p",
-    "p-one-walks": "top-p = 1 walks instead of being off",
     "past-the-end": "when rounding leaves no id, the vocabulary size",
     "last-of-all": "when rounding leaves no id, the last kept one though its p is 0",
     "masked-at-zero": "u <= c: a masked first id wins at u = 0",
     "logprob-f32": "logprob rounded to f32",
+    "logprob-of-kept": "logprob over the ids that the filters kept",
     "z-descending": "Z summed in descending order of logits",
     "greedy-raw": "greedy over the logits before penalties",
     "k-all-on-zero": "top-k 0 keeps one id",
@@ -129,9 +129,8 @@ def filtered(l, t, par, bug):
     base = range(n) if bug == "top-p-of-all" else sorted(kept)
     z = left_sum(math.exp(t[i] - top) for i in base)
     q = {i: math.exp(t[i] - top) / z for i in base}
-    if par["top_p"] < 1.0 or bug == "p-one-walks":
-        kept = nucleus(kept, q, par["top_p"] if bug != "p-one-walks" else
-                       min(par["top_p"], 0.9999999), bug)
+    if par["top_p"] < 1.0:
+        kept = nucleus(kept, q, par["top_p"], bug)
     if par["min_p"] > 0.0:
         edge = par["min_p"] * max(q[i] for i in kept)
         if bug == "min-p-strict":
@@ -161,13 +160,13 @@ def sample(x, par, prompt, output, generator, bug=None):
     top = max(l)
     assert math.isfinite(top) and not any(a != a for a in l)
     terms = [math.exp(a - top) for a in l]
-    z = left_sum(sorted(terms, reverse=True) if bug == "z-descending" else terms)
+    log_z = math.log(left_sum(sorted(terms, reverse=True) if bug == "z-descending" else terms))
 
     def logprob(i):
         if bug == "s03" and temperature > 0.0:
             hot = [a / temperature for a in l]
             return (hot[i] - max(hot)) - math.log(left_sum(math.exp(a - max(hot)) for a in hot))
-        value = (l[i] - top) - math.log(z)
+        value = (l[i] - top) - log_z
         return v.round_f32(value) if bug == "logprob-f32" else value
 
     if temperature == 0.0:
@@ -184,6 +183,8 @@ def sample(x, par, prompt, output, generator, bug=None):
     prob = {i: math.exp(t[i] - top_t) / z for i in kept}
     u = generator.uniform_f64()
     chosen = walk(kept, prob, u, len(l), bug)
+    if bug == "logprob-of-kept":
+        log_z = math.log(z)     # logprob() looks log_z up when it is called
     return chosen, logprob(chosen) if chosen < len(l) else 0.0, u
 
 
@@ -468,7 +469,7 @@ def settle(seed):
 
 NOTES = {
     "logprob-before-temperature": v.note(
-        "The logprob is taken after temperature, or after the filters.",
+        "The logprob is taken after temperature, or over the ids that the filters kept.",
         "Ids are right, every logprob changes with T, k, p or m.", ["s03"]),
     "nucleus-edge": v.note(
         "The nucleus walk stops at > instead of >=, or drops the id that crosses.",
@@ -561,6 +562,22 @@ def write_probe(args, here, there):
     v.write_text(os.path.join(args.out, "libm.probe.json"), v.dumps(doc) + "\n")
 
 
+def check_anchors(groups):
+    """What the page says in numbers, read back from the finished cases."""
+    cases = {c["id"]: c for g in groups for c in g["cases"]}
+    first = cases["worked-example"]["steps"][0]
+    assert first["id"] == 3 and first["uniform_text"] == "0.8020949661137535"
+    assert abs(v.f64_of_hex(first["logprob"]) + 0.92487) < 5e-6
+    seen = {}
+    for name in ("logprob-T-0.1", "logprob-T-1", "logprob-T-5"):
+        for step in cases[name]["steps"]:
+            assert seen.setdefault(step["id"], step["logprob"]) == step["logprob"]
+    for step in cases["ten-equal-p-0.8"]["steps"]:
+        assert v.f64_of_hex(step["logprob"]) == -math.log(10.0)
+    assert cases["u-last-then-masked"]["steps"][0]["id"] == 9
+    assert cases["u-zero-masked"]["steps"][0]["id"] == 1
+
+
 def main(argv=None):
     args = v.arguments(__doc__.split("\n")[0], argv)
     assert pcg.stream(SEED_U_ZERO, PURPOSE_SAMPLE).uniform_f64() == 0.0
@@ -571,8 +588,7 @@ def main(argv=None):
     by_group = [("worked", worked_cases()), ("drawn", cases[len(worked_cases()):])]
     groups = [{"name": name, "cases": [case_json(c, args.seed, attempts[c.name]) for c in some]}
               for name, some in by_group]
-    first = groups[0]["cases"][0]["steps"][0]
-    assert first["id"] == 3 and first["uniform_text"] == "0.8020949661137535"
+    check_anchors(groups)
     v.write_vectors(
         os.path.join(args.out, "sampler.golden.json"), "sampler",
         v.generator_info("gen/sampler.py", v.command_of("sampler.py", args)),
