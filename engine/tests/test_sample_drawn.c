@@ -144,7 +144,7 @@ static double largest(const double *values, size_t n) {
 /* Steps 4 to 11, over the l of steps 1 to 3. */
 static outcome reference_choose(const call *c, const double *l) {
     outcome o = {.refused = false, .rng = c->rng};
-    double t[MAX_V];
+    double t[MAX_V] = {0};
     bool kept[MAX_V];
     size_t id = 0;
     const double top = largest(l, c->v);
