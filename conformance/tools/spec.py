@@ -154,6 +154,8 @@ def check_schema(tally):
                 seen += 1
                 says = schema_verdict(piece_bytes(case["file"]), schema)
                 want = case.get("schema_says", case["verdict"])
+                if want == "none":  # JSON parsers differ about these bytes before a schema sees them
+                    continue
                 tally.test(says == want, f"{name}: {case['id']}: the schema says {says}, the case {want}")
     tally.test(seen > 50, f"only {seen} config cases were given to the schema")
 
