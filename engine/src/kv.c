@@ -1,9 +1,11 @@
-/* kv.c: the life of the pool's blocks: free, used, cached; references; the prefix index; eviction.
+/* kv.c: the life of the pool's blocks: free, used, cached; references; the prefix index;
+ * eviction.
  *
- * What holds between any two calls: a block is in exactly one state, and the three counts sum to n_blocks;
- * the free list holds the free blocks, the cached list the cached ones by the time of their last release,
- * the index the registered ones, used or cached, under one key each. No call takes memory but
- * tl_kv_pool_new, none takes a lock, and each checks everything before it changes anything.
+ * What holds between any two calls: a block is in exactly one state, and the three counts sum to
+ * n_blocks; the free list holds the free blocks, the cached list the cached ones by the time of
+ * their last release, the index the registered ones, used or cached, under one key each. No call
+ * takes memory but tl_kv_pool_new, none takes a lock, and each checks everything before it
+ * changes anything.
  *
  * Source: conformance/spec/kv-block.md. */
 #include "kv_internal.h"
@@ -13,7 +15,7 @@
 
 #include "util.h"
 
-/* ---- making and freeing ---------------------------------------------------------------------------- */
+/* ---- making and freeing ---------------------------------------------------------------------- */
 
 static tl_status check_at_least_one(const char *name, uint32_t value, tl_error *err) {
     if (value == 0) {
@@ -124,7 +126,7 @@ void tl_kv_pool_free(tl_kv_pool *pool) {
     free(pool);
 }
 
-/* ---- the lists ------------------------------------------------------------------------------------- */
+/* ---- the lists ------------------------------------------------------------------------------- */
 
 static void push_free(tl_kv_pool *pool, uint32_t id) {
     tli_kv_block *block = &pool->blocks[id];
@@ -174,7 +176,7 @@ static void remove_cached(tl_kv_pool *pool, uint32_t id) {
     pool->stats.n_cached--;
 }
 
-/* ---- the prefix index ------------------------------------------------------------------------------ */
+/* ---- the prefix index ------------------------------------------------------------------------ */
 
 /* Keys may be anything, counters for example: every bit of both halves must reach the low bits. */
 static size_t slot_of(const tl_kv_pool *pool, const tl_prefix_key *key) {
@@ -222,7 +224,7 @@ static void leave_index(tl_kv_pool *pool, uint32_t id) {
     block->key = (tl_prefix_key){{0}};
 }
 
-/* ---- references ------------------------------------------------------------------------------------ */
+/* ---- references ------------------------------------------------------------------------------ */
 
 tl_status tli_kv_check_id(const tl_kv_pool *pool, uint32_t id, const char *call, tl_error *err) {
     if (pool == NULL) {
@@ -328,7 +330,7 @@ tl_status tl_kv_pool_set_fill(tl_kv_pool *pool, uint32_t id, uint32_t n_filled, 
     return TL_OK;
 }
 
-/* ---- keys ------------------------------------------------------------------------------------------ */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static tl_status check_registrable(const tl_kv_pool *pool, uint32_t id, const tl_prefix_key *key,
                                    tl_error *err) {
@@ -390,7 +392,7 @@ tl_status tl_kv_pool_lookup(tl_kv_pool *pool, const tl_prefix_key *key, uint32_t
     return TL_OK;
 }
 
-/* ---- slabs ----------------------------------------------------------------------------------------- */
+/* ---- slabs ----------------------------------------------------------------------------------- */
 
 uint16_t *tli_kv_slab_at(const tl_kv_pool *pool, uint32_t id, uint32_t layer, tl_kv_side side) {
     const size_t i_slab = (size_t)layer * 2 + (side == TL_KV_V ? 1 : 0);
@@ -431,7 +433,7 @@ tl_status tl_kv_pool_slab_mut(tl_kv_pool *pool, uint32_t id, uint32_t layer, tl_
     return TL_OK;
 }
 
-/* ---- telling --------------------------------------------------------------------------------------- */
+/* ---- telling --------------------------------------------------------------------------------- */
 
 tl_status tl_kv_pool_block_info(const tl_kv_pool *pool, uint32_t id, tl_kv_block_info *info,
                                 tl_error *err) {

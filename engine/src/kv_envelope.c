@@ -1,8 +1,10 @@
-/* kv_envelope.c: blocks as bytes that another process, on another machine perhaps, can take over.
+/* kv_envelope.c: blocks as bytes that another process, on another machine perhaps, can take
+ * over.
  *
- * An import looks at every byte before it changes the pool, in the order of the format's page, so that a
- * refused envelope leaves nothing behind. Lengths are compared with what they must be, never added to a
- * number from outside. The export takes no memory and changes nothing in the pool.
+ * An import looks at every byte before it changes the pool, in the order of the format's page,
+ * so that a refused envelope leaves nothing behind. Lengths are compared with what they must be,
+ * never added to a number from outside. The export takes no memory and changes nothing in the
+ * pool.
  *
  * Source: conformance/spec/kv-block.md, envelope version 1. */
 #include <string.h>
@@ -42,7 +44,8 @@ static uint32_t crc_of(const uint8_t *bytes, size_t n_bytes) {
     return (uint32_t)(crc32_z(0, bytes, n_bytes) & UINT32_MAX);
 }
 
-/* Bytes of a block's record. It fits: the pool holds the slabs of at least one block, and 24 bytes more. */
+/* Bytes of a block's record. It fits: the pool holds the slabs of at least one block, and 24
+ * bytes more. */
 static size_t record_bytes(const tl_kv_pool *pool) {
     return RECORD_HEAD_BYTES + pool->block_len * sizeof(uint16_t);
 }
@@ -52,7 +55,7 @@ static size_t head_len(const tl_kv_pool *pool, uint32_t n_positions) {
     return (size_t)n_positions * pool->cfg.head_dim;
 }
 
-/* ---- export ---------------------------------------------------------------------------------------- */
+/* ---- export ---------------------------------------------------------------------------------- */
 
 static bool envelope_bytes(const tl_kv_pool *pool, size_t n_ids, size_t *n_bytes) {
     size_t payload = 0;
@@ -76,8 +79,8 @@ tl_status tl_kv_pool_export_size(const tl_kv_pool *pool, size_t n_ids, size_t *n
 
 #define WINDOW_IDS 32768u
 
-/* No id twice. Readers of a pool may export at the same time and take no memory, so the marks are on the
- * stack, for one window of ids after the other. */
+/* No id twice. Readers of a pool may export at the same time and take no memory, so the marks
+ * are on the stack, for one window of ids after the other. */
 static tl_status check_distinct(const tl_kv_pool *pool, const uint32_t *ids, size_t n_ids,
                                 tl_error *err) {
     uint64_t seen[WINDOW_IDS / 64];
@@ -195,7 +198,7 @@ tl_status tl_kv_pool_export(const tl_kv_pool *pool, const uint32_t *ids, size_t 
     return TL_OK;
 }
 
-/* ---- import: the checks, in the page's order ------------------------------------------------------- */
+/* ---- import: the checks, in the page's order ------------------------------------------------- */
 
 static tl_status check_frame(const uint8_t *buf, size_t buf_len, tl_error *err) {
     if (buf_len < HEADER_BYTES) {
@@ -370,7 +373,7 @@ static tl_status check_envelope(const tl_kv_pool *pool, const uint8_t *buf, size
     return check_records(pool, buf, buf_len, err);
 }
 
-/* ---- import: the changes --------------------------------------------------------------------------- */
+/* ---- import: the changes --------------------------------------------------------------------- */
 
 static void read_record(tl_kv_pool *pool, uint32_t id, const uint8_t *record) {
     pool->blocks[id].n_filled = tli_load_u32(record + AT_RECORD_FILL);
@@ -380,7 +383,8 @@ static void read_record(tl_kv_pool *pool, uint32_t id, const uint8_t *record) {
     }
 }
 
-/* A key that the index has by now, from an earlier record perhaps, stays with the block that has it. */
+/* A key that the index has by now, from an earlier record perhaps, stays with the block that has
+ * it. */
 static void read_key(tl_kv_pool *pool, uint32_t id, const uint8_t *record) {
     const bool has_key = tli_load_u32(record + AT_RECORD_HAS_KEY) == 1;
     if (!has_key || pool->cfg.prefix_cache == TL_PREFIX_CACHE_OFF) {

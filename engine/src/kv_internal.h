@@ -1,7 +1,8 @@
-/* kv_internal.h: the pool's inside, for kv.c and kv_envelope.c only. Everything else uses tl/kv.h.
+/* kv_internal.h: the pool's inside, for kv.c and kv_envelope.c only. Everything else uses
+ * tl/kv.h.
  *
- * Links between blocks are block ids, TLI_KV_NONE where there is none. Functions here check nothing: ids are
- * in range, and the state is what the comment demands. */
+ * Links between blocks are block ids, TLI_KV_NONE where there is none. Functions here check
+ * nothing: ids are in range, and the state is what the comment demands. */
 #ifndef TLI_KV_INTERNAL_H
 #define TLI_KV_INTERNAL_H
 
@@ -37,8 +38,8 @@ struct tl_kv_pool {
     tl_kv_stats stats;
 };
 
-/* Take a free block, else the oldest cached one, which leaves the index: 1 reference, fill 0, no key.
- * Demands free + cached >= 1. */
+/* Take a free block, else the oldest cached one, which leaves the index: 1 reference, fill 0, no
+ * key. Demands free + cached >= 1. */
 uint32_t tli_kv_take(tl_kv_pool *pool);
 
 /* The block that is registered under key, or TLI_KV_NONE. */

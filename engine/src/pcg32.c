@@ -1,7 +1,7 @@
 /* pcg32.c: the one generator (PCG-XSH-RR 64/32, M. O'Neill, 2014), child seeds and streams.
  *
- * A generator is two plain numbers of the caller's; nothing is kept here. Unsigned arithmetic wraps, which
- * is what the definition asks for.
+ * A generator is two plain numbers of the caller's; nothing is kept here. Unsigned arithmetic
+ * wraps, which is what the definition asks for.
  *
  * Source: conformance/spec/pcg32.md. */
 #include "tl/sample.h"

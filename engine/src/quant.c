@@ -1,8 +1,8 @@
 /* quant.c: 16-bit floats to f32 and back.
  *
- * Integer arithmetic only, so that no compiler flag, rounding mode or missing instruction can change a bit.
- * A NaN keeps its sign and the upper bits of its payload and becomes quiet, as the conversion
- * instructions of x86 and Arm make it; every other value is as IEEE 754 says.
+ * Integer arithmetic only, so that no compiler flag, rounding mode or missing instruction can
+ * change a bit. A NaN keeps its sign and the upper bits of its payload and becomes quiet, as the
+ * conversion instructions of x86 and Arm make it; every other value is as IEEE 754 says.
  *
  * Source: conformance/spec/forward.md, f16; tests f16_rounds_to_nearest_even. */
 #include "tl/quant.h"
@@ -50,7 +50,8 @@ static uint32_t shift_right_rounding(uint32_t value, uint32_t shift) {
     return kept + round_up;
 }
 
-/* f32 bits below 2^-14, without sign, to units of 2^-24. A full mantissa carries into the least normal. */
+/* f32 bits below 2^-14, without sign, to units of 2^-24. A full mantissa carries into the least
+ * normal. */
 static uint32_t round_to_subnormal(uint32_t magnitude) {
     const uint32_t exponent = magnitude >> 23;
     if (exponent < 102u) {
@@ -61,8 +62,9 @@ static uint32_t round_to_subnormal(uint32_t magnitude) {
     return shift_right_rounding(mantissa, shift);
 }
 
-/* f32 bits from 2^-14 on, without sign, to exponent and mantissa of f16. The two are added: a mantissa that
- * rounds up past its last bit raises the exponent, and from 65520 on the sum is infinity's bits. */
+/* f32 bits from 2^-14 on, without sign, to exponent and mantissa of f16. The two are added: a
+ * mantissa that rounds up past its last bit raises the exponent, and from 65520 on the sum is
+ * infinity's bits. */
 static uint32_t round_to_normal(uint32_t magnitude) {
     const uint32_t exponent = ((magnitude >> 23) - BIAS_STEP) << 10;
     const uint32_t mantissa = shift_right_rounding(magnitude & F32_MANTISSA, 13);

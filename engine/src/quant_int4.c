@@ -1,8 +1,9 @@
 /* quant_int4.c: 4-bit weights: packing, quantizing, and the linear layer over them.
  *
- * A scale is rounded to f16 first and the weights are divided by the f16 value, because that is the value a
- * reader of the file multiplies with. A row times its weights is one call of tl_ops_matmul, which widens
- * to q * s, so that an int4 layer gives the bits of the dense layer over its dequantized weights.
+ * A scale is rounded to f16 first and the weights are divided by the f16 value, because that is
+ * the value a reader of the file multiplies with. A row times its weights is one call of
+ * tl_ops_matmul, which widens to q * s, so that an int4 layer gives the bits of the dense layer
+ * over its dequantized weights.
  *
  * Source: conformance/spec/safetensors.md, int4 tensors; conformance/spec/forward.md, linear. */
 #include "tl/quant.h"
@@ -15,7 +16,7 @@
 #define Q_MIN (-8)
 #define Q_MAX 7
 
-/* ---- packing --------------------------------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------------------------- */
 
 static uint8_t pack_pair(int8_t even, int8_t odd) {
     const uint32_t low = (uint32_t)even & 0x0fu;
@@ -106,7 +107,7 @@ tl_status tl_int4_unpack(const uint8_t *packed, size_t packed_len, int8_t *q, si
     return TL_OK;
 }
 
-/* ---- quantizing ------------------------------------------------------------------------------------ */
+/* ---- quantizing ------------------------------------------------------------------------------ */
 
 static tl_status check_shape(size_t n_out, size_t n_in, size_t group, tl_error *err) {
     if (n_out == 0 || n_in == 0) {
@@ -121,8 +122,8 @@ static tl_status check_shape(size_t n_out, size_t n_in, size_t group, tl_error *
     return TL_OK;
 }
 
-/* The f16 scale of a group of weights. INVALID, naming the place: a weight that is not finite, or a scale
- * that is not. */
+/* The f16 scale of a group of weights. INVALID, naming the place: a weight that is not finite,
+ * or a scale that is not. */
 static tl_status group_scale(const float *w, size_t group, size_t row, size_t i_group,
                              uint16_t *scale, tl_error *err) {
     float peak = 0.0f;
@@ -145,8 +146,8 @@ static tl_status group_scale(const float *w, size_t group, size_t row, size_t i_
     return TL_OK;
 }
 
-/* rint is half to even in the default rounding mode. A subnormal scale can be far below max|W| / 7, and then
- * the clamp cuts. */
+/* rint is half to even in the default rounding mode. A subnormal scale can be far below max|W| /
+ * 7, and then the clamp cuts. */
 static int8_t quantize_weight(float w, float scale) {
     if (scale == 0.0f) {
         return 0;
@@ -235,9 +236,10 @@ void tl_qlinear_clear(tl_qlinear *q) {
     *q = (tl_qlinear){0};
 }
 
-/* ---- use ------------------------------------------------------------------------------------------- */
+/* ---- use ------------------------------------------------------------------------------------- */
 
-/* The fields are the caller's to fill, from a file perhaps: they must agree before any byte is read. */
+/* The fields are the caller's to fill, from a file perhaps: they must agree before any byte is
+ * read. */
 static tl_status check_qlinear(const tl_qlinear *q, tl_error *err) {
     if (q == NULL || q->qweight == NULL || q->scales == NULL) {
         return tli_fail(err, TL_ERR_INVALID, "int4 linear: %s is NULL",
@@ -252,7 +254,8 @@ static tl_status check_qlinear(const tl_qlinear *q, tl_error *err) {
                         "int4 linear: qweight_len is %zu, must be that of %zu x %zu values",
                         q->qweight_len, q->n_out, q->n_in);
     }
-    /* At most 2 * qweight_len / (group / 2), which is at most twice a length that fits; checked like the rest. */
+    /* At most 2 * qweight_len / (group / 2), which is at most twice a length that fits; checked
+     * like the rest. */
     size_t n_scales = 0;
     size_t scales_len = 0;
     if (!tli_mul(q->n_out, q->n_in / q->group, &n_scales) || !tli_mul(n_scales, 2, &scales_len) ||

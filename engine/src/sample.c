@@ -1,8 +1,10 @@
-/* sample.c: from logits to one token, one function for each step of the specification, in its order.
+/* sample.c: from logits to one token, one function for each step of the specification, in its
+ * order.
  *
- * All arithmetic is f64 with one rounding an operation, and every sum is a left-to-right loop that starts from
- * 0.0: the order of the additions decides bits, so no loop here may be split, merged or reversed. All
- * memory is taken by tl_sampler_new. Everything that can be refused is refused before the draw.
+ * All arithmetic is f64 with one rounding an operation, and every sum is a left-to-right loop
+ * that starts from 0.0: the order of the additions decides bits, so no loop here may be split,
+ * merged or reversed. All memory is taken by tl_sampler_new. Everything that can be refused is
+ * refused before the draw.
  *
  * Source: conformance/spec/sampling.md. */
 #include "tl/sample.h"
@@ -49,7 +51,7 @@ tl_sampling_params tl_sampling_params_default(void) {
     return params;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static bool take_memory(tl_sampler *s, size_t vocab) {
     s->vocab = vocab;
@@ -96,7 +98,7 @@ void tl_sampler_free(tl_sampler *sampler) {
     free(sampler);
 }
 
-/* ---- checks ---------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static tl_status check_range(const char *name, double value, bool valid, const char *allowed,
                              tl_error *err) {
@@ -172,7 +174,7 @@ static tl_status check_pointers(const tl_sampler *s, const float *logits,
     return TL_OK;
 }
 
-/* ---- steps 1 to 4: the distribution of which logprobs are told -------------------------------------- */
+/* ---- steps 1 to 4: the distribution of which logprobs are told ------------------------------- */
 
 /* Step 1. */
 static void widen(tl_sampler *s, const float *logits) {
@@ -257,7 +259,7 @@ static double logprob_of(const tl_sampler *s, uint32_t id, double top, double lo
     return (s->logit[id] - top) - log_z;
 }
 
-/* ---- step 5: greedy -------------------------------------------------------------------------------- */
+/* ---- step 5: greedy -------------------------------------------------------------------------- */
 
 /* The largest l; a later equal one does not take its place, so ties go to the lowest id. */
 static uint32_t choose_greedy(const tl_sampler *s) {
@@ -270,7 +272,7 @@ static uint32_t choose_greedy(const tl_sampler *s) {
     return (uint32_t)best;
 }
 
-/* ---- steps 6 to 9: temperature and filters --------------------------------------------------------- */
+/* ---- steps 6 to 9: temperature and filters --------------------------------------------------- */
 
 /* Step 6, and M' = max t, which is the t of the largest l since division keeps the order. */
 static tl_status apply_temperature(tl_sampler *s, double temperature, double top,
@@ -370,7 +372,8 @@ static void apply_filters(tl_sampler *s, const tl_sampling_params *params, doubl
     const bool min_p_on = params->min_p > 0.0;
     keep_all(s);
     if (top_k_on || top_p_on) {
-        /* A low temperature stretches the distances, and top-k looks past what exp can tell apart. */
+        /* A low temperature stretches the distances, and top-k looks past what exp can tell
+         * apart. */
         const double stretch = params->temperature < 1.0 ? 1.0 / params->temperature : 1.0;
         tli_order_begin(&s->order, scaled_top, EXP_REACH * stretch);
     }
@@ -392,7 +395,7 @@ static void apply_filters(tl_sampler *s, const tl_sampling_params *params, doubl
     }
 }
 
-/* ---- steps 10 and 11: the draw --------------------------------------------------------------------- */
+/* ---- steps 10 and 11: the draw --------------------------------------------------------------- */
 
 static uint32_t draw(const tl_sampler *s, tl_pcg32 *rng) {
     const double z = sum_kept(s);

@@ -1,8 +1,9 @@
-/* sample_order.c: one pass that throws ids into buckets, then a merge sort inside the buckets that are needed.
+/* sample_order.c: one pass that throws ids into buckets, then a merge sort inside the buckets
+ * that are needed.
  *
- * The bucket of an id is a rounded, but monotone, function of t: an id of an earlier bucket never has a
- * smaller t than one of a later bucket, and equal t share a bucket. So only the comparison below decides
- * the order, and the choice of widths decides nothing but the time.
+ * The bucket of an id is a rounded, but monotone, function of t: an id of an earlier bucket
+ * never has a smaller t than one of a later bucket, and equal t share a bucket. So only the
+ * comparison below decides the order, and the choice of widths decides nothing but the time.
  *
  * Source: conformance/spec/sampling.md, steps 7 and 8. */
 #include "sample_order.h"
@@ -47,8 +48,9 @@ void tli_order_clear(tli_order *order) {
     *order = (tli_order){0};
 }
 
-/* Buckets for each unit of distance, so that most ids share the buckets evenly: the last one begins at three
- * times the mean distance of the ids within reach, which a few far ids (masks of -1e30) cannot spoil. */
+/* Buckets for each unit of distance, so that most ids share the buckets evenly: the last one
+ * begins at three times the mean distance of the ids within reach, which a few far ids (masks of
+ * -1e30) cannot spoil. */
 static double buckets_per_unit(const tli_order *order, double top, double reach) {
     double sum = 0.0;
     double n_near = 0.0;
@@ -63,7 +65,8 @@ static double buckets_per_unit(const tli_order *order, double top, double reach)
     return width > 0.0 ? last / width : 0.0;
 }
 
-/* An infinite distance, and the NaN of infinity times 0, land in the last bucket: the comparison fails. */
+/* An infinite distance, and the NaN of infinity times 0, land in the last bucket: the comparison
+ * fails. */
 static uint16_t bucket_of_distance(double distance, double per_unit, double last) {
     const double place = distance * per_unit;
     return (uint16_t)(place < last ? place : last);

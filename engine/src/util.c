@@ -1,8 +1,8 @@
 /* util.c: checked sizes, little-endian loads and stores, errors, memory.
  *
- * Bytes from outside are read one at a time, so that neither alignment nor the machine's byte order
- * matters. An error text may quote bytes of a file: what arrives in *err is valid UTF-8 without control
- * bytes all the same, since callers print it and put it into JSON.
+ * Bytes from outside are read one at a time, so that neither alignment nor the machine's byte
+ * order matters. An error text may quote bytes of a file: what arrives in *err is valid UTF-8
+ * without control bytes all the same, since callers print it and put it into JSON.
  *
  * Source: engine/include/tl/base.h, the rules on status and message. */
 #include "util.h"
@@ -29,7 +29,8 @@ static size_t utf8_length(uint8_t first) {
     return 0;
 }
 
-/* Whether `second` may follow `first`: rules out overlong forms, surrogates and what lies past U+10FFFF. */
+/* Whether `second` may follow `first`: rules out overlong forms, surrogates and what lies past
+ * U+10FFFF. */
 static bool utf8_second_is_legal(uint8_t first, uint8_t second) {
     const uint8_t low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
     const uint8_t high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
@@ -50,8 +51,9 @@ static size_t utf8_legal_prefix(const uint8_t *s, size_t n_left, size_t length) 
     return n_legal;
 }
 
-/* Make text valid UTF-8 without control bytes, in place. `cut` says that vsnprintf ran out of room, so
- * that an unfinished sequence at the end is the cut's doing and goes, instead of becoming '?'. */
+/* Make text valid UTF-8 without control bytes, in place. `cut` says that vsnprintf ran out of
+ * room, so that an unfinished sequence at the end is the cut's doing and goes, instead of
+ * becoming '?'. */
 static void clean_text(char *text, bool cut) {
     uint8_t *s = (uint8_t *)text;
     const size_t n = strlen(text);
@@ -80,7 +82,8 @@ static void set_error(tl_error *err, tl_status status, uint64_t offset, const ch
     if (err == NULL) {
         return;
     }
-    /* Not straight into err->text: an argument may be that very text, to be told again with more. */
+    /* Not straight into err->text: an argument may be that very text, to be told again with
+     * more. */
     char text[TL_ERROR_TEXT_CAP];
     const int n_wanted = vsnprintf(text, sizeof text, fmt, args);
     if (n_wanted < 0) {

@@ -1,5 +1,6 @@
-/* The pool against a naive model over long random walks, with its inner lists checked after every call; each
- * refusal of the page; eviction order; and pools whose ids need more than 16 bits.
+/* The pool against a naive model over long random walks, with its inner lists checked after
+ * every call; each refusal of the page; eviction order; and pools whose ids need more than 16
+ * bits.
  *
  * test_kv_envelope.c holds export and import.
  *
@@ -46,7 +47,7 @@ static tl_prefix_key key_of(uint32_t number) {
     return key;
 }
 
-/* ---- what must hold inside, always ----------------------------------------------------------------- */
+/* ---- what must hold inside, always ----------------------------------------------------------- */
 
 static void check_inside(const tl_kv_pool *pool) {
     const uint32_t n = pool->cfg.n_blocks;
@@ -85,7 +86,7 @@ static void check_inside(const tl_kv_pool *pool) {
     assert_true(n_free + n_cached + n_used == n);
 }
 
-/* ---- the naive model ------------------------------------------------------------------------------- */
+/* ---- the naive model ------------------------------------------------------------------------- */
 
 #define MAX_BLOCKS 24
 #define NO_KEY UINT32_MAX
@@ -173,7 +174,7 @@ static void compare_with_model(const tl_kv_pool *pool, const model *m) {
     }
 }
 
-/* ---- the walk -------------------------------------------------------------------------------------- */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 static uint32_t below(tl_pcg32 *rng, uint32_t n) {
     return tl_pcg32_next_u32(rng) % n;
@@ -271,7 +272,7 @@ static void random_walk_agrees_with_a_naive_model(void **state) {
     }
 }
 
-/* ---- making a pool --------------------------------------------------------------------------------- */
+/* ---- making a pool --------------------------------------------------------------------------- */
 
 static void assert_not_made(const tl_kv_cfg *cfg, tl_status expected, const char *subject) {
     int dummy = 0;
@@ -399,7 +400,7 @@ static void ids_are_checked_in_every_call(void **state) {
     tl_kv_pool_free(pool);
 }
 
-/* ---- references and keys --------------------------------------------------------------------------- */
+/* ---- references and keys --------------------------------------------------------------------- */
 
 static void references_have_a_maximum(void **state) {
     (void)state;
@@ -479,7 +480,7 @@ static void eviction_is_by_last_release(void **state) {
     tl_kv_pool_free(pool);
 }
 
-/* ---- slabs ----------------------------------------------------------------------------------------- */
+/* ---- slabs ----------------------------------------------------------------------------------- */
 
 static void every_slab_is_its_own_and_starts_as_zeros(void **state) {
     (void)state;

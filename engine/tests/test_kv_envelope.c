@@ -1,5 +1,6 @@
-/* Export and import: the bytes of the page written down by hand, the round trip, every byte flipped, every cut,
- * each rule with its status and offset, and a pool that is the same memory, byte for byte, after each refusal.
+/* Export and import: the bytes of the page written down by hand, the round trip, every byte
+ * flipped, every cut, each rule with its status and offset, and a pool that is the same memory,
+ * byte for byte, after each refusal.
  *
  * Source: conformance/spec/kv-block.md, envelope version 1. */
 #include <setjmp.h>
@@ -15,7 +16,8 @@
 #include "kv_internal.h"
 #include "util.h"
 
-/* 4 blocks, 2 positions, 1 layer, 2 heads, 2 elements: a slab has 8 values, a record 24 + 32 bytes. */
+/* 4 blocks, 2 positions, 1 layer, 2 heads, 2 elements: a slab has 8 values, a record 24 + 32
+ * bytes. */
 enum { B = 2, SLAB = 8, RECORD = 24 + 2 * SLAB * 2, MAX_BYTES = 64 + 4 * RECORD };
 
 static tl_kv_cfg config(uint64_t model_tag) {
@@ -63,7 +65,7 @@ static uint32_t add_block(tl_kv_pool *pool, uint32_t fill, uint8_t key, uint16_t
     return id;
 }
 
-/* ---- all memory of a pool, to be compared ---------------------------------------------------------- */
+/* ---- all memory of a pool, to be compared ---------------------------------------------------- */
 
 typedef struct snapshot {
     tl_kv_pool pool;
@@ -81,7 +83,8 @@ static void take_snapshot(const tl_kv_pool *pool, snapshot *s) {
     memcpy(s->slabs, pool->slabs, pool->cfg.n_blocks * pool->block_len * sizeof s->slabs[0]);
 }
 
-/* The import of bytes fails with this status and offset, and changes neither the pool nor an output. */
+/* The import of bytes fails with this status and offset, and changes neither the pool nor an
+ * output. */
 static void assert_refused(tl_kv_pool *pool, const uint8_t *bytes, size_t n_bytes, tl_status status,
                            uint64_t offset) {
     static snapshot before;
@@ -104,7 +107,7 @@ static void assert_refused(tl_kv_pool *pool, const uint8_t *bytes, size_t n_byte
     free(copy);
 }
 
-/* ---- the bytes ------------------------------------------------------------------------------------- */
+/* ---- the bytes ------------------------------------------------------------------------------- */
 
 static void put_checksums(uint8_t *bytes, size_t n_bytes) {
     tli_store_u32(bytes + 56, (uint32_t)crc32(0, bytes + 64, (uInt)(n_bytes - 64)));
@@ -206,7 +209,7 @@ static void no_blocks_are_an_envelope(void **state) {
     tl_kv_pool_free(pool);
 }
 
-/* ---- refused exports ------------------------------------------------------------------------------- */
+/* ---- refused exports ------------------------------------------------------------------------- */
 
 static void export_is_checked(void **state) {
     (void)state;
@@ -285,7 +288,7 @@ static void twins_are_found_in_a_large_pool(void **state) {
     tl_kv_pool_free(pool);
 }
 
-/* ---- refused imports ------------------------------------------------------------------------------- */
+/* ---- refused imports ------------------------------------------------------------------------- */
 
 /* A pool with a used, a cached and two free blocks, so that a refusal has something to spoil. */
 static tl_kv_pool *target_pool(uint64_t model_tag) {
@@ -379,7 +382,8 @@ static void each_rule_has_its_status_and_offset(void **state) {
     tl_kv_pool_free(to);
 }
 
-/* Two rules broken: the one that is checked first answers. Each row breaks its own field and the next row's. */
+/* Two rules broken: the one that is checked first answers. Each row breaks its own field and the
+ * next row's. */
 static void checks_come_in_the_order_of_the_page(void **state) {
     (void)state;
     static const patch order[] = {
@@ -449,7 +453,7 @@ static void room_is_checked_last(void **state) {
     tl_kv_pool_free(pool);
 }
 
-/* ---- keys after the allocation --------------------------------------------------------------------- */
+/* ---- keys after the allocation --------------------------------------------------------------- */
 
 /* The key's old block is evicted by the import itself, so the imported one takes it. */
 static void evicted_key_is_taken_over(void **state) {

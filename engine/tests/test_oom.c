@@ -1,6 +1,6 @@
-/* Constructors of numbers, pool and sampler with each of their allocations refused in turn: the answer is
- * NOMEM, *out is empty, and what was taken before is given back (which a sanitizer or Valgrind checks).
- * Linked with the wraps of malloc, calloc and realloc.
+/* Constructors of numbers, pool and sampler with each of their allocations refused in turn: the
+ * answer is NOMEM, *out is empty, and what was taken before is given back (which a sanitizer or
+ * Valgrind checks). Linked with the wraps of malloc, calloc and realloc.
  *
  * Source: engine/include/tl/base.h, the rule on failure. */
 #include <setjmp.h>

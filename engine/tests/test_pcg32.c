@@ -1,8 +1,8 @@
 /* The generator, its streams and its uniforms have the bits of the specification.
  *
  * Expected numbers: the demo line of the pcg_basic library for (42, 54), the worked numbers of
- * conformance/spec/pcg32.md, and a second implementation below that keeps the 64-bit product in halves of
- * 32 bits, so that it shares no arithmetic with the one under test. */
+ * conformance/spec/pcg32.md, and a second implementation below that keeps the 64-bit product in
+ * halves of 32 bits, so that it shares no arithmetic with the one under test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

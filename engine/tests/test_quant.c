@@ -1,5 +1,5 @@
-/* 16-bit floats against an exact integer oracle, int4 against the rules of its page computed another way, and
- * the linear layer against a dense one over its dequantized weights.
+/* 16-bit floats against an exact integer oracle, int4 against the rules of its page computed
+ * another way, and the linear layer against a dense one over its dequantized weights.
  *
  * Source: conformance/spec/safetensors.md, int4 tensors; conformance/spec/forward.md. */
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 #include "tl/sample.h"
 #include "util.h"
 
-/* ---- f16 ------------------------------------------------------------------------------------------- */
+/* ---- f16 ------------------------------------------------------------------------------------- */
 
 static bool f16_is_nan(uint16_t h) {
     return (h & 0x7c00) == 0x7c00 && (h & 0x3ff) != 0;
@@ -52,8 +52,8 @@ static void every_f16_widens_exactly_and_comes_back(void **state) {
     }
 }
 
-/* The f16 of a finite non-negative f32 by its integers alone: x is m * 2^e, a step of f16 there is 2^u, and
- * the quotient of the two is rounded half to even. */
+/* The f16 of a finite non-negative f32 by its integers alone: x is m * 2^e, a step of f16 there
+ * is 2^u, and the quotient of the two is rounded half to even. */
 static uint16_t oracle(uint32_t bits) {
     const int exponent = (int)(bits >> 23);
     const uint64_t m = (bits & 0x7fffff) + (exponent == 0 ? 0u : 0x800000u);
@@ -138,7 +138,7 @@ static void bf16_is_the_upper_half(void **state) {
     }
 }
 
-/* ---- packing --------------------------------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------------------------- */
 
 static void packing_has_the_numbers_of_the_page(void **state) {
     (void)state;
@@ -202,7 +202,7 @@ static void packing_is_checked(void **state) {
     assert_int_equal(n, 6);
 }
 
-/* ---- quantizing ------------------------------------------------------------------------------------ */
+/* ---- quantizing ------------------------------------------------------------------------------ */
 
 static void quantize_one(const float *w, size_t group, uint16_t *scale, int8_t *q) {
     tl_qlinear layer = {0};
@@ -235,7 +235,8 @@ static void quotients_round_half_to_even(void **state) {
     assert_memory_equal(q, expected, 10);
 }
 
-/* A largest weight of `peak` units of 2^-24 times 7: 0.5 stores no scale, 1.49 one unit, 2.5 two. */
+/* A largest weight of `peak` units of 2^-24 times 7: 0.5 stores no scale, 1.49 one unit, 2.5
+ * two. */
 static void small_scales(void **state) {
     (void)state;
     static const struct {
@@ -336,10 +337,11 @@ static void quantizing_is_checked(void **state) {
     tl_qlinear_clear(NULL);
 }
 
-/* ---- the linear layer ------------------------------------------------------------------------------ */
+/* ---- the linear layer ------------------------------------------------------------------------ */
 
-/* Bit for bit: each output is the one dot of the engine over a dequantized row, whatever m and the range of
- * rows; columns outside the range are left alone. The pointers are borrowed and at odd addresses. */
+/* Bit for bit: each output is the one dot of the engine over a dequantized row, whatever m and
+ * the range of rows; columns outside the range are left alone. The pointers are borrowed and at
+ * odd addresses. */
 static void check_forward_bits(tl_pcg32 *rng, tl_work *work, size_t n_out, size_t n_in,
                                size_t group, size_t m) {
     float *w = calloc(n_out * n_in, sizeof *w);

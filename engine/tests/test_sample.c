@@ -1,5 +1,6 @@
-/* tl_sample on the worked example and the traps of its page, each with the page's own numbers; the draws that
- * it takes; and every refusal. test_sample_drawn.c holds the comparison with a slow implementation.
+/* tl_sample on the worked example and the traps of its page, each with the page's own numbers;
+ * the draws that it takes; and every refusal. test_sample_drawn.c holds the comparison with a
+ * slow implementation.
  *
  * Source: conformance/spec/sampling.md. */
 #include <setjmp.h>
@@ -13,7 +14,7 @@
 
 #include "tl/sample.h"
 
-/* ---- what the page works out ----------------------------------------------------------------------- */
+/* ---- what the page works out ----------------------------------------------------------------- */
 
 /* A state whose output is `output`: its rotation is 0, and bit i + 27 of (s >> 18) ^ s is bit i. */
 static uint64_t state_for(uint32_t output) {
@@ -25,8 +26,8 @@ static uint64_t state_for(uint32_t output) {
     return s;
 }
 
-/* A generator whose next uniform is k * 2^-53. The increment leads from the state of the first output to
- * that of the second, of which bit 0 is free, so that it can be made odd. */
+/* A generator whose next uniform is k * 2^-53. The increment leads from the state of the first
+ * output to that of the second, of which bit 0 is free, so that it can be made odd. */
 static tl_pcg32 generator_for(uint64_t k) {
     const uint64_t first = state_for((uint32_t)(k >> 26) << 5);
     const uint64_t second = state_for((uint32_t)(k & 0x3ffffff) << 6) | 1u;
@@ -168,7 +169,7 @@ static void penalties_come_in_order(void **state) {
     tl_sampler_free(s);
 }
 
-/* ---- refusals -------------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 /* One good call of three ids, in which a test breaks one thing. */
 typedef struct arguments {

@@ -1,7 +1,7 @@
-/* tl_sample is the specification, bit for bit: for thousands of drawn and awkward inputs its id, its f64
- * logprob and the generator after it equal those of a slow implementation below, which keeps a flag for each
- * id, sorts by selection and follows the page's text step by step; and a vocabulary of real size equals a
- * full sort.
+/* tl_sample is the specification, bit for bit: for thousands of drawn and awkward inputs its id,
+ * its f64 logprob and the generator after it equal those of a slow implementation below, which
+ * keeps a flag for each id, sorts by selection and follows the page's text step by step; and a
+ * vocabulary of real size equals a full sort.
  *
  * Source: conformance/spec/sampling.md. */
 #include <setjmp.h>
@@ -21,7 +21,7 @@
 #define LARGE_V 49152
 #define D_INFINITY ((double)INFINITY)
 
-/* ---- one call, and its expected outcome ------------------------------------------------------------ */
+/* ---- one call, and its expected outcome ------------------------------------------------------ */
 
 typedef struct call {
     size_t v;
@@ -220,7 +220,7 @@ static bool check_call(tl_sampler *s, const call *c) {
     return want.refused;
 }
 
-/* ---- drawn calls ----------------------------------------------------------------------------------- */
+/* ---- drawn calls ----------------------------------------------------------------------------- */
 
 static size_t below(tl_pcg32 *rng, size_t n) {
     return tl_pcg32_next_u32(rng) % n;
@@ -345,7 +345,7 @@ static void drawn_calls_match_the_slow_reference(void **state) {
     assert_true(n_refused > n_calls / 100 && n_refused < n_calls / 3);
 }
 
-/* ---- a vocabulary of real size --------------------------------------------------------------------- */
+/* ---- a vocabulary of real size --------------------------------------------------------------- */
 
 typedef struct ranked {
     double t;

@@ -69,7 +69,8 @@ static void texts_are_clean_utf8(void **state) {
     }
 }
 
-/* A text too long is cut before, never inside, a sequence, whichever of its bytes the cut falls on. */
+/* A text too long is cut before, never inside, a sequence, whichever of its bytes the cut falls
+ * on. */
 static void long_texts_are_cut_between_characters(void **state) {
     (void)state;
     static const char *const sequences[] = {"\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
