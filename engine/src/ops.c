@@ -1,9 +1,10 @@
-/* ops.c: the public face of the tensor operations: choosing kernels, and the loop over blocks of rows
- * that a product of many rows runs in.
+/* ops.c: the public face of the tensor operations: choosing kernels, and the loop over blocks of
+ * rows that a product of many rows runs in.
  *
- * A product of one row of x reads W once, in place, and widens it in registers. A product of more rows
- * widens a block of W into the tl_work first and uses it for all of them. Both give, for each output, the
- * one sum that tl_ops_dot defines, so nobody can tell from a result how many rows it shared a call with.
+ * A product of one row of x reads W once, in place, and widens it in registers. A product of more
+ * rows widens a block of W into the tl_work first and uses it for all of them. Both give, for each
+ * output, the one sum that tl_ops_dot defines, so nobody can tell from a result how many rows it
+ * shared a call with.
  *
  * Source: conformance/spec/forward.md, clauses dot to silu. */
 #include "tl/ops.h"
@@ -50,8 +51,8 @@ const char *tl_isa_name(tl_isa isa) {
 }
 
 #if TLI_HAVE_AVX2
-/* __builtin_cpu_supports knows avx2 and fma (and that the system saves the registers); the name "f16c" is
- * younger than the compilers we support, so that bit is read directly. */
+/* __builtin_cpu_supports knows avx2 and fma (and that the system saves the registers); the name
+ * "f16c" is younger than the compilers we support, so that bit is read directly. */
 static bool cpu_has_avx2(void) {
     unsigned eax = 0;
     unsigned ebx = 0;
@@ -162,7 +163,8 @@ float tl_ops_dot(const tl_work *work, const float *a, const float *b, size_t n) 
     return work->kernels->dot(a, b, n);
 }
 
-/* Rows of W that are widened at a time: as many as fit the cache, at least one step, at most the room. */
+/* Rows of W that are widened at a time: as many as fit the cache, at least one step, at most the
+ * room. */
 static size_t rows_a_block(size_t n_in) {
     const size_t n_fit = BLOCK_BYTES / sizeof(float) / (n_in == 0 ? 1 : n_in);
     const size_t n_rows = n_fit / BLOCK_STEP * BLOCK_STEP;
@@ -172,7 +174,8 @@ static size_t rows_a_block(size_t n_in) {
     return n_rows < TLI_BLOCK_ROWS ? n_rows : TLI_BLOCK_ROWS;
 }
 
-/* Rows [row, row + n) of W as f32 in the machine's order: where they lie, or widened into the room. */
+/* Rows [row, row + n) of W as f32 in the machine's order: where they lie, or widened into the
+ * room. */
 static const uint8_t *block_of(tl_work *work, const tl_matrix *w, size_t row, size_t n) {
     if (TLI_LITTLE_ENDIAN && w->kind == TL_MATRIX_F32) {
         return w->data + row * tli_row_bytes(w);

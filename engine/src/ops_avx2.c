@@ -1,12 +1,13 @@
 /* ops_avx2.c: the products in AVX2, FMA and F16C, with the bits of ops_portable.c.
  *
- * One register is the eight lanes of one sum, so a tile of outputs is a tile of registers: 4 rows of x
- * against 3 rows of W leaves room for the operands in 16 registers, and 12 chains hide the latency of the
- * FMA. Where k ends inside a register, the missing products are made -0: x is +0 and w is -0 there, and
- * adding -0 changes no lane (adding +0 would turn a lane that underflowed to -0 into +0).
+ * One register is the eight lanes of one sum, so a tile of outputs is a tile of registers: 4 rows
+ * of x against 3 rows of W leaves room for the operands in 16 registers, and 12 chains hide the
+ * latency of the FMA. Where k ends inside a register, the missing products are made -0: x is +0 and
+ * w is -0 there, and adding -0 changes no lane (adding +0 would turn a lane that underflowed to -0
+ * into +0).
  *
- * A product of one row is bound by memory, so it reads four rows of W at once and prefetches the next four
- * in the order in which they lie in memory.
+ * A product of one row is bound by memory, so it reads four rows of W at once and prefetches the
+ * next four in the order in which they lie in memory.
  *
  * Source: conformance/spec/forward.md, clauses dot and linear. */
 #include "ops_avx2.h"
@@ -143,8 +144,8 @@ AVX2_INLINE __m256 widen8(tl_matrix_kind kind, const uint8_t *p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
 
-/* The last n weights of a row (0 < n < 8), and -0 in the other lanes; the sign is the top bit in all of the
- * dense formats. */
+/* The last n weights of a row (0 < n < 8), and -0 in the other lanes; the sign is the top bit in
+ * all of the dense formats. */
 AVX2_INLINE __m256 widen8_tail(tl_matrix_kind kind, const uint8_t *p, size_t n) {
     uint8_t padded[32];
     const size_t size = kind == TL_MATRIX_F32 ? 4 : 2;
@@ -155,8 +156,8 @@ AVX2_INLINE __m256 widen8_tail(tl_matrix_kind kind, const uint8_t *p, size_t n) 
     return widen8(kind, padded);
 }
 
-/* A prefetch of an address that may lie past the end of the matrix, which is harmless to the machine but
- * must not be computed as a pointer. */
+/* A prefetch of an address that may lie past the end of the matrix, which is harmless to the
+ * machine but must not be computed as a pointer. */
 AVX2_INLINE void prefetch(const uint8_t *p, size_t ahead) {
     const uintptr_t address = (uintptr_t)p + ahead;
     _mm_prefetch((const char *)address, _MM_HINT_T0);
@@ -230,8 +231,8 @@ AVX2 static void rows_bf16(const tl_matrix *w, size_t begin, size_t end, const f
 
 /* ------------------------------------------------------------------ one row of x, int4 W */
 
-/* Eight weights of one group from four bytes. Each nibble is moved to the top of its lane, where its sign
- * is the lane's; scale is the group's times 2^-28, and the product q * s is exact. */
+/* Eight weights of one group from four bytes. Each nibble is moved to the top of its lane, where
+ * its sign is the lane's; scale is the group's times 2^-28, and the product q * s is exact. */
 AVX2_INLINE __m256 widen8_int4(const uint8_t *p, __m256 scale) {
     const __m256i shift = _mm256_setr_epi32(28, 24, 20, 16, 12, 8, 4, 0);
     const __m256i top = _mm256_set1_epi32((int)0xf0000000u);
@@ -350,7 +351,8 @@ AVX2 static void widen(const tl_matrix *w, size_t row, float *y) {
     }
 }
 
-/* A group that ends inside a register is rare (it is at most 14 columns): widen the row, then multiply. */
+/* A group that ends inside a register is rare (it is at most 14 columns): widen the row, then
+ * multiply. */
 static void rows_widened(const tl_matrix *w, size_t begin, size_t end, const float *x, float *y,
                          float *room) {
     for (size_t row = begin; row < end; row++) {

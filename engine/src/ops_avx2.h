@@ -1,8 +1,8 @@
 /* ops_avx2.h: what both AVX2 files (and the tests of exp) use.
  *
- * Everything is compiled by target attribute, function by function, so that one library runs on any CPU of
- * the architecture. Loops over small constant counts carry LOOP_UNROLL because their bodies index arrays of
- * registers.
+ * Everything is compiled by target attribute, function by function, so that one library runs on any
+ * CPU of the architecture. Loops over small constant counts carry LOOP_UNROLL because their bodies
+ * index arrays of registers.
  *
  * Private to ops_avx2*.c. Source: conformance/spec/forward.md. */
 #ifndef TLI_OPS_AVX2_H

@@ -1,8 +1,8 @@
-/* ops_avx2_elem.c: everything but the products in AVX2: attention's values, exp and what stands on it,
- * norm, RoPE, f16. The bits are those of ops_portable.c.
+/* ops_avx2_elem.c: everything but the products in AVX2: attention's values, exp and what stands on
+ * it, norm, RoPE, f16. The bits are those of ops_portable.c.
  *
- * These are one rounding an operation on independent elements, so the lanes of a register beyond the end
- * only have to be kept out of memory: they are loaded as +0 and not stored.
+ * These are one rounding an operation on independent elements, so the lanes of a register beyond
+ * the end only have to be kept out of memory: they are loaded as +0 and not stored.
  *
  * Source: conformance/spec/forward.md, clauses RMSNorm to silu. */
 #include "ops_avx2.h"

@@ -3,7 +3,8 @@
  *   t = fma(x, log2 e, 1.5 * 2^23)   the low bits of t are n = rint(x / ln 2), in two's complement
  *   n = t - 1.5 * 2^23               exact
  *   r = x - n ln 2                   two fma with ln 2 = HI + LO; HI has 9 bits, so n * HI is exact
- *   p = 1 + r + r^2 (c2 + ...)       degree 6 by Horner, one fma a step; c0 = c1 = 1 make exp(+-0) = 1
+ *   p = 1 + r + r^2 (c2 + ...)       degree 6 by Horner, one fma a step; c0 = c1 = 1 make exp(+-0)
+ * = 1
  *   e = p * 2^n                      n added to the exponent field; no overflow inside [-87, 88]
  *
  * The coefficients are a minimax fit on |r| <= ln(2) / 2 rounded to f32: at most 0.88 ulp over all

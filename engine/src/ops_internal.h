@@ -1,9 +1,10 @@
 /* ops_internal.h: the table of kernels that one instruction set brings, and what its makers share.
  *
- * A table is const and chosen once for each tl_work, so that the library keeps no mutable state. Every
- * kernel of every table gives the bits of the portable one: sums run in 8 lanes along k and end in the
- * tree of tl_ops_dot, everything else is one rounding an operation. Which NaN comes out of several is not
- * part of that promise, because the hardware picks by operand order; exp and the f16 conversions say it.
+ * A table is const and chosen once for each tl_work, so that the library keeps no mutable state.
+ * Every kernel of every table gives the bits of the portable one: sums run in 8 lanes along k and
+ * end in the tree of tl_ops_dot, everything else is one rounding an operation. Which NaN comes out
+ * of several is not part of that promise, because the hardware picks by operand order; exp and the
+ * f16 conversions say it.
  *
  * Private to ops*.c. Source: conformance/spec/forward.md, clauses dot to silu. */
 #ifndef TLI_OPS_INTERNAL_H
@@ -11,8 +12,8 @@
 
 #include "tl/ops.h"
 
-/* Rows that a block of widened weights has at most: 48 rows fill the second-level cache well at the row
- * lengths of small models and are a multiple of every tile (3 and 4 columns). */
+/* Rows that a block of widened weights has at most: 48 rows fill the second-level cache well at the
+ * row lengths of small models and are a multiple of every tile (3 and 4 columns). */
 #define TLI_BLOCK_ROWS 48u
 /* Rows' worth of floats beside the block: the widened scales of a few int4 rows. */
 #define TLI_EXTRA_ROWS 16u
@@ -22,20 +23,22 @@ typedef struct tli_kernels {
 
     float (*dot)(const float *a, const float *b, size_t n);
 
-    /* y[r - begin] = dot(x, row r of W) for r from begin to end - 1, widened in the register. room holds
-     * the 64 rows of a tl_work. */
+    /* y[r - begin] = dot(x, row r of W) for r from begin to end - 1, widened in the register. room
+     * holds the 64 rows of a tl_work. */
     void (*rows)(const tl_matrix *w, size_t begin, size_t end, const float *x, float *y,
                  float *room);
 
     /* Row `row` of W in f32. */
     void (*widen)(const tl_matrix *w, size_t row, float *y);
 
-    /* y[i * ldy + j] = dot(x + i * ldx, row j of w) * scale for i < m, j < n. w is f32 in the machine's
-     * byte order, unaligned, rows k floats long and one after another. With scale 1 the product is exact. */
+    /* y[i * ldy + j] = dot(x + i * ldx, row j of w) * scale for i < m, j < n. w is f32 in the
+     * machine's byte order, unaligned, rows k floats long and one after another. With scale 1 the
+     * product is exact. */
     void (*tile)(const float *x, size_t ldx, size_t m, const uint8_t *w, size_t n, size_t k,
                  float scale, float *y, size_t ldy);
 
-    /* o[i * d + c] = fma(p[i * ldp + j], v[j * d + c], o[i * d + c]) for j = 0 .. n - 1, in this order. */
+    /* o[i * d + c] = fma(p[i * ldp + j], v[j * d + c], o[i * d + c]) for j = 0 .. n - 1, in this
+     * order. */
     void (*values)(const float *p, size_t ldp, size_t m, const float *v, size_t n, size_t d,
                    float *o);
 

@@ -1,8 +1,9 @@
-/* ops_portable.c: every kernel in plain C: the definition that the other instruction sets are tested
- * against, bit for bit.
+/* ops_portable.c: every kernel in plain C: the definition that the other instruction sets are
+ * tested against, bit for bit.
  *
  * fmaf is the C library's and correctly rounded with or without an instruction for it. Nothing here
- * depends on the order in which a compiler might like to add: contraction is off for the whole project.
+ * depends on the order in which a compiler might like to add: contraction is off for the whole
+ * project.
  *
  * Source: conformance/spec/forward.md, clauses dot to silu. */
 #include <math.h>
@@ -44,7 +45,8 @@ static float widen_f16(uint16_t h) {
     return tli_f32_from_bits(sign | ((exponent + 112) << 23) | (fraction << 13));
 }
 
-/* To nearest, ties to even; a NaN keeps its sign and upper bits and becomes quiet, as in hardware. */
+/* To nearest, ties to even; a NaN keeps its sign and upper bits and becomes quiet, as in
+ * hardware. */
 static uint16_t round_f16(float x) {
     const uint32_t bits = tli_f32_bits(x);
     const uint32_t sign = (bits >> 16) & 0x8000u;
@@ -56,8 +58,8 @@ static uint16_t round_f16(float x) {
         return (uint16_t)(sign | 0x7c00u);
     }
     if (magnitude < 0x38800000u) {
-        /* Below the smallest normal number: adding 0.5 leaves a float whose last bit is 2^-24, the unit of
-         * the f16 subnormals, so that the addition rounds as the conversion must. */
+        /* Below the smallest normal number: adding 0.5 leaves a float whose last bit is 2^-24, the
+         * unit of the f16 subnormals, so that the addition rounds as the conversion must. */
         const float sum = tli_f32_from_bits(magnitude) + 0.5f;
         return (uint16_t)(sign | (tli_f32_bits(sum) - 0x3f000000u));
     }

@@ -1,8 +1,9 @@
-/* test_ops.c: every kernel of every instruction set gives the bits of the loops that the contract writes
- * down, for any shape, alignment and number of rows.
+/* test_ops.c: every kernel of every instruction set gives the bits of the loops that the contract
+ * writes down, for any shape, alignment and number of rows.
  *
- * The loops are written out again here, from the page and not from ops_portable.c, so that a slip there
- * does not prove itself. f16, bf16 and int4 are widened by tl/quant.h, which is the other implementation.
+ * The loops are written out again here, from the page and not from ops_portable.c, so that a slip
+ * there does not prove itself. f16, bf16 and int4 are widened by tl/quant.h, which is the other
+ * implementation.
  *
  * Source: conformance/spec/forward.md, the arithmetic. */
 #include <math.h>
@@ -357,7 +358,8 @@ static void test_f16(void **state) {
     each_isa(check_f16);
 }
 
-/* The four numbers where a careless conversion goes wrong: carry, overflow, smallest subnormal, tie. */
+/* The four numbers where a careless conversion goes wrong: carry, overflow, smallest subnormal,
+ * tie. */
 static void check_f16_edges(tl_work *work) {
     const float x[] = {1.9999911f,      65519.99f, 65520.0f,    0x1p-25f,
                        0x1.000002p-25f, -0.0f,     0x1.ffcp-15f};
@@ -374,12 +376,11 @@ static void test_f16_edges(void **state) {
 
 /* ------------------------------------------------------------------ exp */
 
-/* Distance from the exact value in units of the last place of the f32 nearest to it. */
+/* Distance from the exact value in units of the last place of f32 there. */
 static double ulps_off(float got, double exact) {
     const float nearest = (float)exact;
-    const double up = (double)nextafterf(nearest, INFINITY) - (double)nearest;
-    const double down = (double)nearest - (double)nextafterf(nearest, -INFINITY);
-    return fabs((double)got - exact) / (up < down ? up : down);
+    const float next = nextafterf(nearest, exact < (double)nearest ? -INFINITY : INFINITY);
+    return fabs((double)got - exact) / fabs((double)next - (double)nearest);
 }
 
 /* A sample of all arguments; engine/tests/exhaustive_exp.c takes every one. */
