@@ -591,16 +591,88 @@ size_t tli_json_decode(tli_json_span string, char *dst) {
 #define PAD_OPEN "[\""
 #define PAD_CLOSE "\","
 #define PAD_END "]"
+#define EMPTY_STRING "\"\""
+
+/* A string value that is longer is read as an empty one: no value of that size means anything here,
+ * and jansson would take several times its size for it. */
+#define STRING_MAX ((size_t)64 * 1024)
+
+/* The next string, number or literal from *at on. */
+static bool next_token(tli_json_span value, size_t *at, tli_json_span *token) {
+    size_t begin = *at;
+    while (begin < value.len &&
+           (is_space((uint8_t)value.text[begin]) || is_punctuation(value.text[begin]))) {
+        begin++;
+    }
+    if (begin == value.len) {
+        return false;
+    }
+    *at = value.text[begin] == '"' ? skip_string(value.text, value.len, begin)
+                                   : skip_scalar(value.text, value.len, begin);
+    *token = subspan(value, begin, *at);
+    return true;
+}
+
+/* `at` is the byte behind the token. Keys are never cut: whether two are equal would be lost. */
+static bool is_cut(tli_json_span value, tli_json_span token, size_t at) {
+    if (token.len <= STRING_MAX || token.text[0] != '"') {
+        return false;
+    }
+    const size_t next = skip_spaces(value.text, value.len, at);
+    const bool is_key = next < value.len && value.text[next] == ':';
+    return !is_key;
+}
+
+static size_t longest_token(tli_json_span value) {
+    size_t longest = 0;
+    size_t at = 0;
+    tli_json_span token = {0};
+    while (next_token(value, &at, &token)) {
+        if (token.len > longest && !is_cut(value, token, at)) {
+            longest = token.len;
+        }
+    }
+    return longest;
+}
+
 #define FEED_PARTS 5
+#define FEED_BODY 3 /* the part that is refilled until the text is used up */
 
 typedef struct feed {
     const char *parts[FEED_PARTS]; /* NULL: that many letters */
     size_t left[FEED_PARTS];
+    tli_json_span rest; /* of the text */
+    size_t n_cut;       /* strings that were */
+    bool is_at_cut;     /* rest starts with a string that goes in as an empty one */
 } feed;
+
+static void refill_body(feed *f) {
+    if (f->is_at_cut) {
+        f->parts[FEED_BODY] = EMPTY_STRING;
+        f->left[FEED_BODY] = strlen(EMPTY_STRING);
+        f->rest = subspan(f->rest, skip_string(f->rest.text, f->rest.len, 0), f->rest.len);
+        f->is_at_cut = false;
+        f->n_cut++;
+        return;
+    }
+    size_t at = 0;
+    size_t end = f->rest.len;
+    tli_json_span token = {0};
+    while (!f->is_at_cut && next_token(f->rest, &at, &token)) {
+        f->is_at_cut = is_cut(f->rest, token, at);
+        end = f->is_at_cut ? at - token.len : f->rest.len;
+    }
+    f->parts[FEED_BODY] = f->rest.text;
+    f->left[FEED_BODY] = end;
+    f->rest = subspan(f->rest, end, f->rest.len);
+}
 
 static size_t feed_jansson(void *buffer, size_t n_room, void *data) {
     feed *f = (feed *)data;
     for (size_t i = 0; i < FEED_PARTS; i++) {
+        while (i == FEED_BODY && f->left[i] == 0 && f->rest.len > 0) {
+            refill_body(f);
+        }
         const size_t n = f->left[i] < n_room ? f->left[i] : n_room;
         if (n == 0) {
             continue;
@@ -617,28 +689,15 @@ static size_t feed_jansson(void *buffer, size_t n_room, void *data) {
     return 0;
 }
 
-static size_t longest_token(tli_json_span value) {
-    size_t longest = 0;
-    size_t at = 0;
-    while (at < value.len) {
-        const char c = value.text[at];
-        if (is_space((uint8_t)c) || is_punctuation(c)) {
-            at++;
-            continue;
-        }
-        const size_t end = c == '"' ? skip_string(value.text, value.len, at)
-                                    : skip_scalar(value.text, value.len, at);
-        longest = end - at > longest ? end - at : longest;
-        at = end;
-    }
-    return longest;
-}
-
-/* NULL without a word in *error: memory. */
-static json_t *load_padded(tli_json_span value, size_t n_pad, json_error_t *error) {
-    feed f = {.parts = {PAD_OPEN, NULL, PAD_CLOSE, value.text, PAD_END},
-              .left = {strlen(PAD_OPEN), n_pad, strlen(PAD_CLOSE), value.len, strlen(PAD_END)}};
+/* NULL without a word in *error: memory. *n_before is what jansson's positions count too much, or
+ * SIZE_MAX when they tell nothing. */
+static json_t *load_padded(tli_json_span value, size_t n_pad, json_error_t *error,
+                           size_t *n_before) {
+    feed f = {.parts = {PAD_OPEN, NULL, PAD_CLOSE, NULL, PAD_END},
+              .left = {strlen(PAD_OPEN), n_pad, strlen(PAD_CLOSE), 0, strlen(PAD_END)},
+              .rest = value};
     json_t *pair = json_load_callback(feed_jansson, &f, JSON_REJECT_DUPLICATES, error);
+    *n_before = f.n_cut > 0 ? SIZE_MAX : strlen(PAD_OPEN) + n_pad + strlen(PAD_CLOSE);
     if (pair == NULL) {
         return NULL;
     }
@@ -654,11 +713,11 @@ tl_status tli_json_load(json_t **out, tli_json_span value, const char *what, tl_
     json_error_t error;
     memset(&error, 0, sizeof error);
     const size_t longest = longest_token(value);
-    const bool fits = longest <= JANSSON_ROOM;
-    const size_t n_before = fits ? 0 : strlen(PAD_OPEN) + longest + strlen(PAD_CLOSE);
-    const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
-    *out = fits ? json_loadb(value.text, value.len, flags, &error)
-                : load_padded(value, longest, &error);
+    const bool fits = longest <= JANSSON_ROOM && value.len <= STRING_MAX;
+    size_t n_before = 0;
+    *out = fits
+               ? json_loadb(value.text, value.len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error)
+               : load_padded(value, longest, &error, &n_before);
     if (*out != NULL) {
         return TL_OK;
     }

@@ -38,7 +38,8 @@ typedef struct tli_json_span {
 TL_MUST_USE tl_status tli_json_check(tli_json_span text, const tli_json_limits *limits,
                                      const char *what, size_t *n_members, tl_error *err);
 
-/* Build the value of a span that is checked, or is part of one that is. *out is a new reference.
+/* Build the value of a span that is checked, or is part of one that is. *out is a new reference. A
+ * string value whose literal has more than 64 KiB comes out empty; keys are whole.
  * FORMAT: a key that stands twice, a number out of range, with the offset. NOMEM. */
 TL_MUST_USE tl_status tli_json_load(json_t **out, tli_json_span value, const char *what,
                                     tl_error *err);

@@ -36,6 +36,9 @@ int tli_name_compare(const char *a, size_t a_len, const char *b, size_t b_len);
 TL_MUST_USE tl_status tli_layout_check_head(const uint8_t *head, size_t n_head, uint64_t n_bytes,
                                             tl_error *err);
 
+/* tl_layout_parse, for bytes that may be a map. */
+TL_MUST_USE tl_status tli_layout_parse(tl_layout **out, const tli_bytes *bytes, tl_error *err);
+
 /* How the elements of a dtype lie in a matrix. false: a type that is never read as numbers. */
 bool tli_dtype_matrix_kind(tl_dtype dtype, tl_matrix_kind *kind);
 

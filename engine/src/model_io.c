@@ -6,6 +6,7 @@
  *
  * Source: conformance/spec/safetensors.md, rule 1. */
 #define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE 1 /* madvise */
 #define _FILE_OFFSET_BITS 64
 
 #include "model_io.h"
@@ -154,6 +155,20 @@ void tli_bytes_clear(tli_bytes *bytes) {
         free(bytes->owned);
     }
     *bytes = none;
+}
+
+void tli_bytes_forget(const tli_bytes *bytes, size_t begin, size_t end) {
+    const long page = sysconf(_SC_PAGESIZE);
+    if (bytes->owned == NULL || bytes->mode != TL_WEIGHTS_MAP || page <= 0) {
+        return;
+    }
+    /* Whole pages only, and all of them inside the map. */
+    const size_t size = (size_t)page;
+    const size_t first = begin / size * size;
+    const size_t last = end / size * size;
+    if (last > first) {
+        (void)madvise((uint8_t *)bytes->owned + first, last - first, MADV_DONTNEED);
+    }
 }
 
 static tl_status read_small(const tli_file *file, tli_bytes *out, size_t max_bytes, tl_error *err) {

@@ -35,6 +35,10 @@ TL_MUST_USE tl_status tli_file_bytes(const tli_file *file, tl_weights_mode mode,
                                      tl_error *err);
 void tli_bytes_clear(tli_bytes *bytes);
 
+/* Bytes [begin, end) were read and are not needed soon: of a map, their pages go back to the
+ * system, and come again when they are looked at. */
+void tli_bytes_forget(const tli_bytes *bytes, size_t begin, size_t end);
+
 /* Open, read whole and close a file of at most max_bytes. FORMAT: larger. IO. NOMEM. */
 TL_MUST_USE tl_status tli_file_read(tli_bytes *out, const char *path, size_t max_bytes,
                                     tl_error *err);

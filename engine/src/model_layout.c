@@ -18,6 +18,7 @@
 #include "util.h"
 
 #define CHUNK_BYTES ((size_t)64 * 1024)
+#define FORGET_BYTES ((size_t)4 * 1024 * 1024)
 #define NAME_SHOWN 80 /* bytes of a name that a message quotes */
 
 static const tli_json_limits header_limits = {
@@ -403,8 +404,9 @@ static bool is_metadata_key(tli_json_span key) {
     return tli_json_decode(key, text) == strlen(name) && strcmp(text, name) == 0;
 }
 
-static tl_status read_entries(tl_layout *layout, tli_json_span header, uint64_t n_data,
-                              tl_error *err) {
+static tl_status read_entries(tl_layout *layout, const tli_bytes *bytes, tli_json_span header,
+                              uint64_t n_data, tl_error *err) {
+    size_t n_forgotten = 0;
     tli_json_walk walk = tli_json_members(header);
     tli_json_span key = {0};
     tli_json_span value = {0};
@@ -415,6 +417,11 @@ static tl_status read_entries(tl_layout *layout, tli_json_span header, uint64_t 
             return tli_fail_at(err, TL_ERR_FORMAT, key.at, "rule 4: __metadata__ stands twice");
         } else {
             TLI_TRY(read_metadata(layout, value, err));
+        }
+        const size_t n_read = (size_t)value.at + value.len;
+        if (n_read - n_forgotten >= FORGET_BYTES) {
+            tli_bytes_forget(bytes, n_forgotten, n_read);
+            n_forgotten = n_read;
         }
     }
     return TL_OK;
@@ -600,8 +607,8 @@ static tl_status sort_layout(tl_layout *layout, tli_json_span header, uint64_t n
     return status;
 }
 
-static tl_status fill_layout(tl_layout *layout, tli_json_span header, uint64_t n_data,
-                             tl_error *err) {
+static tl_status fill_layout(tl_layout *layout, const tli_bytes *bytes, tli_json_span header,
+                             uint64_t n_data, tl_error *err) {
     size_t n_members = 0;
     TLI_TRY(tli_json_check(header, &header_limits, "header, rules 3 and 4", &n_members, err));
     TLI_TRY(check_padding(header, err));
@@ -610,12 +617,35 @@ static tl_status fill_layout(tl_layout *layout, tli_json_span header, uint64_t n
     if (layout->infos == NULL || layout->by_name == NULL) {
         return no_memory(err);
     }
-    TLI_TRY(read_entries(layout, header, n_data, err));
+    TLI_TRY(read_entries(layout, bytes, header, n_data, err));
     TLI_TRY(sort_layout(layout, header, n_data, err));
     return check_tiling(layout, n_data, err);
 }
 
+tl_status tli_layout_parse(tl_layout **out, const tli_bytes *bytes, tl_error *err) {
+    const size_t n_head = bytes->n < TLI_HEAD_BYTES ? bytes->n : TLI_HEAD_BYTES;
+    *out = NULL;
+    TLI_TRY(tli_layout_check_head(bytes->data, n_head, bytes->n, err));
+    const uint64_t n_header = tli_load_u64(bytes->data);
+    const tli_json_span header = {
+        .text = (const char *)bytes->data + 8, .len = (size_t)n_header, .at = 8};
+    tl_layout *layout = (tl_layout *)tli_calloc(1, sizeof *layout);
+    if (layout == NULL) {
+        return no_memory(err);
+    }
+    layout->data_start = 8 + n_header; /* rule 2 holds: no overflow */
+    const uint64_t n_data = bytes->n - layout->data_start;
+    const tl_status status = fill_layout(layout, bytes, header, n_data, err);
+    if (status != TL_OK) {
+        tl_layout_free(layout);
+        return status;
+    }
+    *out = layout;
+    return TL_OK;
+}
+
 tl_status tl_layout_parse(tl_layout **out, const uint8_t *bytes, size_t n_bytes, tl_error *err) {
+    const tli_bytes borrowed = {.data = bytes, .n = n_bytes};
     if (out == NULL) {
         return tli_fail(err, TL_ERR_INVALID, "tl_layout_parse: out is NULL");
     }
@@ -623,24 +653,7 @@ tl_status tl_layout_parse(tl_layout **out, const uint8_t *bytes, size_t n_bytes,
     if (bytes == NULL && n_bytes > 0) {
         return tli_fail(err, TL_ERR_INVALID, "tl_layout_parse: bytes is NULL");
     }
-    const size_t n_head = n_bytes < TLI_HEAD_BYTES ? n_bytes : TLI_HEAD_BYTES;
-    TLI_TRY(tli_layout_check_head(bytes, n_head, n_bytes, err));
-    const uint64_t n_header = tli_load_u64(bytes);
-    const tli_json_span header = {
-        .text = (const char *)bytes + 8, .len = (size_t)n_header, .at = 8};
-    tl_layout *layout = (tl_layout *)tli_calloc(1, sizeof *layout);
-    if (layout == NULL) {
-        return no_memory(err);
-    }
-    layout->data_start = 8 + n_header; /* rule 2 holds: no overflow */
-    const uint64_t n_data = n_bytes - layout->data_start;
-    const tl_status status = fill_layout(layout, header, n_data, err);
-    if (status != TL_OK) {
-        tl_layout_free(layout);
-        return status;
-    }
-    *out = layout;
-    return TL_OK;
+    return tli_layout_parse(out, &borrowed, err);
 }
 
 size_t tl_layout_count(const tl_layout *layout) {

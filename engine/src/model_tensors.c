@@ -54,7 +54,7 @@ tl_status tli_name_file(tl_status status, const char *path, tl_error *err) {
 static tl_status open_file(tl_safetensors *st, const char *path, tl_weights_mode mode,
                            tl_error *err) {
     TLI_TRY(tli_name_file(open_bytes(st, path, mode, err), path, err));
-    return tli_name_file(tl_layout_parse(&st->layout, st->bytes.data, st->bytes.n, err), path, err);
+    return tli_name_file(tli_layout_parse(&st->layout, &st->bytes, err), path, err);
 }
 
 tl_status tl_safetensors_open(tl_safetensors **out, const char *path, tl_weights_mode mode,
