@@ -454,5 +454,6 @@ const tl_kv_cfg *tl_kv_pool_cfg(const tl_kv_pool *pool) {
 }
 
 tl_kv_stats tl_kv_pool_stats(const tl_kv_pool *pool) {
-    return pool == NULL ? (tl_kv_stats){0} : pool->stats;
+    const tl_kv_stats none = {0};
+    return pool == NULL ? none : pool->stats;
 }

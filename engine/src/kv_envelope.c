@@ -189,6 +189,7 @@ tl_status tl_kv_pool_export(const tl_kv_pool *pool, const uint32_t *ids, size_t 
         return tli_fail(err, TL_ERR_CAPACITY, "kv export: the buffer has %zu bytes, %zu are needed",
                         buf_len, size);
     }
+    TLI_ASSERT(buf != NULL); /* since its length is at least a header's */
     uint8_t *out = buf + HEADER_BYTES;
     for (size_t i = 0; i < n_ids; i++) {
         out = write_record(pool, ids[i], out);

@@ -184,6 +184,7 @@ static void widen(tl_sampler *s, const float *logits) {
 }
 
 static void repeat_once(tl_sampler *s, const uint32_t *ids, size_t n_ids, double r) {
+    TLI_ASSERT(ids != NULL || n_ids == 0);
     for (size_t i = 0; i < n_ids; i++) {
         const uint32_t id = ids[i];
         if (s->count[id] != 0) {
@@ -196,6 +197,7 @@ static void repeat_once(tl_sampler *s, const uint32_t *ids, size_t n_ids, double
 }
 
 static void forget(tl_sampler *s, const uint32_t *ids, size_t n_ids) {
+    TLI_ASSERT(ids != NULL || n_ids == 0);
     for (size_t i = 0; i < n_ids; i++) {
         s->count[ids[i]] = 0;
     }
@@ -212,6 +214,7 @@ static void penalize_repetition(tl_sampler *s, const history *h, double r) {
 /* Step 3: the ids of the output only. */
 static void penalize_presence_and_frequency(tl_sampler *s, const history *h, double presence,
                                             double frequency) {
+    TLI_ASSERT(h->output != NULL || h->n_output == 0);
     for (size_t i = 0; i < h->n_output; i++) {
         s->count[h->output[i]]++;
     }
@@ -252,6 +255,7 @@ static double log_partition(tl_sampler *s, double top) {
         s->weight[i] = exp(s->logit[i] - top);
         z += s->weight[i];
     }
+    /* cppcheck-suppress invalidFunctionArg ; z is at least the top's own term, which is 1 */
     return log(z);
 }
 

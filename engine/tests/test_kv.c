@@ -166,7 +166,10 @@ static void compare_with_model(const tl_kv_pool *pool, const model *m) {
     for (uint32_t id = 0; id < m->n; id++) {
         tl_kv_block_info info;
         assert_int_equal(tl_kv_pool_block_info(pool, id, &info, NULL), TL_OK);
-        const tl_prefix_key key = m->key[id] == NO_KEY ? (tl_prefix_key){{0}} : key_of(m->key[id]);
+        tl_prefix_key key = {{0}};
+        if (m->key[id] != NO_KEY) {
+            key = key_of(m->key[id]);
+        }
         assert_int_equal(info.n_refs, m->refs[id]);
         assert_int_equal(info.n_filled, m->fill[id]);
         assert_int_equal(info.registered, m->key[id] != NO_KEY);

@@ -46,7 +46,7 @@ static void write_slab(tl_kv_pool *pool, uint32_t id, tl_kv_side side, uint16_t 
     size_t n = 0;
     assert_int_equal(tl_kv_pool_slab_mut(pool, id, 0, side, &slab, &n, NULL), TL_OK);
     assert_int_equal(n, SLAB);
-    for (uint16_t i = 0; i < SLAB; i++) {
+    for (uint32_t i = 0; i < SLAB; i++) {
         slab[i] = (uint16_t)(first + i);
     }
 }
@@ -141,7 +141,7 @@ static void export_has_the_bytes_of_the_page(void **state) {
     tli_store_u32(first + 4, 1);
     memcpy(first + 8, key.bytes, 16);
     tli_store_u32(second, 1);
-    for (uint16_t i = 0; i < SLAB; i++) {
+    for (uint32_t i = 0; i < SLAB; i++) {
         const bool shown = i % 4 < 2; /* the first of two positions, in each head */
         tli_store_u16(first + 24 + 2 * i, (uint16_t)(0x1000 + i));
         tli_store_u16(first + 24 + 2 * SLAB + 2 * i, (uint16_t)(0x1100 + i));
@@ -163,10 +163,10 @@ static void round_trip(void **state) {
     const size_t n = export_two(from, bytes);
     /* What lies in the slabs before must not stay past the fill. */
     uint32_t ids[4];
-    for (uint16_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i++) {
         ids[i] = add_block(to, B, 0, 0x7000);
     }
-    for (uint16_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i++) {
         assert_int_equal(tl_kv_pool_release(to, ids[i], NULL), TL_OK);
     }
     size_t n_ids = 0;
@@ -180,7 +180,7 @@ static void round_trip(void **state) {
     const uint16_t *slab = NULL;
     size_t slab_len = 0;
     assert_int_equal(tl_kv_pool_slab(to, ids[1], 0, TL_KV_V, &slab, &slab_len, NULL), TL_OK);
-    for (uint16_t i = 0; i < SLAB; i++) {
+    for (uint32_t i = 0; i < SLAB; i++) {
         assert_int_equal(slab[i], i % 4 < 2 ? 0x2100 + i : 0);
     }
     const tl_prefix_key key = key_of(0x10);

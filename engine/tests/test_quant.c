@@ -349,7 +349,10 @@ static void check_forward_bits(tl_pcg32 *rng, tl_work *work, size_t n_out, size_
     float *y = calloc(m * n_out, sizeof *y);
     uint8_t *odd = malloc(n_out * n_in * 2 + 2);
     tl_qlinear layer = {0};
-    assert_true(w != NULL && x != NULL && y != NULL && odd != NULL);
+    assert_non_null(w);
+    assert_non_null(x);
+    assert_non_null(y);
+    assert_non_null(odd);
     for (size_t i = 0; i < n_out * n_in; i++) {
         w[i] = drawn(rng);
     }
@@ -357,6 +360,7 @@ static void check_forward_bits(tl_pcg32 *rng, tl_work *work, size_t n_out, size_
         x[i] = drawn(rng);
     }
     assert_int_equal(tl_qlinear_quantize(&layer, w, n_out * n_in, n_out, n_in, group, NULL), TL_OK);
+    assert_non_null(layer.qweight);
     tl_qlinear view = layer;
     memcpy(odd + 1, layer.qweight, layer.qweight_len);
     view.qweight = odd + 1;

@@ -127,7 +127,8 @@ static void edges_of_the_uniform(void **state) {
 static void logprob_ignores_temperature_and_filters(void **state) {
     (void)state;
     const float x[6] = {0.25f, -1.5f, 7.0f, 6.5f, -INFINITY, 2.0f};
-    static const double temperatures[] = {0.0, 0.1, 1.0, 5.0};
+    static const double temperatures[4] = {0.0, 0.1, 1.0, 5.0};
+    static const double fractions[3] = {0.0, 0.3, 0.8};
     tl_sampler *s = NULL;
     assert_int_equal(tl_sampler_new(&s, 6, NULL), TL_OK);
     double first = 0.0;
@@ -135,8 +136,8 @@ static void logprob_ignores_temperature_and_filters(void **state) {
         tl_sampling_params p = tl_sampling_params_default();
         p.temperature = temperatures[i % 4];
         p.top_k = 1; /* id 2 always */
-        p.top_p = 0.3 * (double)(i / 4);
-        p.min_p = 0.4 * (double)(i / 4);
+        p.top_p = fractions[i / 4];
+        p.min_p = fractions[i / 4];
         tl_pcg32 rng = tl_pcg32_new(i, 0);
         uint32_t id = 0;
         double logprob = 0.0;
