@@ -47,8 +47,10 @@ uint32_t *step_alloc(ol_test *t, const char *check, const step_runner *r, size_t
 void step_release(ol_test *t, const char *check, const step_runner *r, const uint32_t *ids,
                   size_t n);
 
-/* The answer to `forward`, whatever it is. */
+/* The answer to `forward`, whatever it is; with room for n_seqs rows, or for rows_cap. */
 const json_t *step_try(ol_test *t, const step_runner *r, const step_seq *seqs, size_t n_seqs);
+const json_t *step_try_rows(ol_test *t, const step_runner *r, const step_seq *seqs, size_t n_seqs,
+                            size_t rows_cap);
 /* The rows of logits [n_seqs, vocab]; NULL after a refusal. */
 float *step_run(ol_test *t, const char *check, const step_runner *r, const step_seq *seqs,
                 size_t n_seqs);

@@ -36,17 +36,24 @@ static const float *row_of(const bigram *b, uint32_t token) {
 
 /* ------------------------------------------------------------------ loading */
 
+static bool text_is(const json_t *config, const char *key, const char *want) {
+    const char *got = json_string_value(json_object_get(config, key));
+    return got != NULL && strcmp(got, want) == 0;
+}
+
+static void count_is(ol_test *t, const json_t *config, const char *key, size_t want) {
+    (void)ol_check_int(t, "loads", json_integer_value(json_object_get(config, key)), (int64_t)want,
+                       key);
+}
+
 static void check_config(ol_test *t, const bigram *b, const json_t *config) {
     const tm_shape *s = &b->model->shape;
     const json_t *eos = json_object_get(config, "eos_token_ids");
-    bool arch = strcmp(ol_res_text(t, config, "arch"), "bigram") == 0;
-    bool tokenizer = strcmp(ol_res_text(t, config, "tokenizer"), s->tokenizer) == 0;
-    (void)ol_check(t, "loads", arch, "arch is not bigram");
-    (void)ol_check(t, "loads", tokenizer, "tokenizer is not %s", s->tokenizer);
-    (void)ol_check_int(t, "loads", ol_int(t, config, "vocab_size"), (int64_t)s->vocab,
-                       "vocab_size");
-    (void)ol_check_int(t, "loads", ol_int(t, config, "max_positions"), (int64_t)s->positions,
-                       "max_positions");
+    (void)ol_check(t, "loads", text_is(config, "arch", "bigram"), "arch is not bigram");
+    (void)ol_check(t, "loads", text_is(config, "tokenizer", s->tokenizer), "tokenizer is not %s",
+                   s->tokenizer);
+    count_is(t, config, "vocab_size", s->vocab);
+    count_is(t, config, "max_positions", s->positions);
     (void)ol_check_int(t, "loads", (int64_t)json_array_size(eos), (int64_t)s->n_eos,
                        "number of eos ids");
     for (size_t i = 0; i < s->n_eos && i < json_array_size(eos); i++) {

@@ -15,12 +15,9 @@ static const json_t *load_model(ol_test *t, const ol_case *c, const char *dir) {
     step_cfg cfg = {.n_blocks = 2, .max_batch_tokens = 8};
     step_runner r;
     const json_t *answer = step_load_try(t, dir, &cfg, &r);
-    if (!ol_ok(answer)) {
-        return answer;
+    if (ol_ok(answer)) {
+        step_free(t, &r);
     }
-    step_free(t, &r);
-    const json_t *config = json_object_get(answer, "config");
-    (void)ol_int(t, config, "vocab_size"); /* an answer without a config is no answer */
     return answer;
 }
 
@@ -40,13 +37,33 @@ static bool same_verdict(const json_t *a, const json_t *b) {
     return status != NULL && other != NULL && strcmp(status, other) == 0;
 }
 
+#define INLINE_MAX ((size_t)2 << 20) /* larger files are only read from a directory */
+
+/* Bytes of a file of pieces. */
+static size_t size_of(const json_t *pieces) {
+    size_t size = 0;
+    for (size_t i = 0; i < json_array_size(pieces); i++) {
+        const json_t *piece = json_array_get(pieces, i);
+        const json_t *count = json_object_get(piece, "count");
+        size_t text = json_string_length(json_object_get(piece, "text"));
+        size_t hex = json_string_length(json_object_get(piece, "hex")) / 2;
+        size_t unit = json_object_get(piece, "byte") != NULL ? 1 : text + hex;
+        size += unit * (count == NULL ? 1 : (size_t)json_integer_value(count));
+    }
+    return size;
+}
+
 /* The bytes go in from memory and from a file. Where one of the two answers is not what the case
  * wants, that one is judged. */
 static const json_t *parse(ol_test *t, const ol_case *c, const char *dir) {
-    size_t n = 0;
-    uint8_t *bytes = ol_pieces_bytes(t, c, json_object_get(c->body, "file"), &n);
-    const json_t *parsed = ol_call(t, "config_parse", "{s:o}", "bytes", ol_u8(bytes, n));
     const json_t *loaded = ol_call(t, "config_load", "{s:s}", "dir", dir);
+    const json_t *pieces = json_object_get(c->body, "file");
+    if (size_of(pieces) > INLINE_MAX) {
+        return loaded;
+    }
+    size_t n = 0;
+    uint8_t *bytes = ol_pieces_bytes(t, c, pieces, &n);
+    const json_t *parsed = ol_call(t, "config_parse", "{s:o}", "bytes", ol_u8(bytes, n));
     (void)ol_check(t, "parsed_fields", same_verdict(parsed, loaded),
                    "the same bytes from memory and from a file are taken differently");
     bool parsed_wrong = ol_ok(parsed) == file_is_refusal(t, c);
@@ -84,22 +101,30 @@ static file_outcome run_case(ol_test *t, const ol_case *c, size_t number) {
 
 /* ------------------------------------------------------------------ sound files */
 
+/* A field that is parsed wrongly also fails the check of its case: theta, eos ids, head_dim. */
+static void look_at_field(ol_test *t, const char *check, const char *key, const json_t *got,
+                          const json_t *want) {
+    bool same = got != NULL && json_equal(got, want);
+    char *got_text = json_dumps(got, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *want_text = json_dumps(want, JSON_ENCODE_ANY | JSON_COMPACT);
+    const char *said =
+        ol_text(t, "%s is %s, the file says %s", key, got_text == NULL ? "missing" : got_text,
+                want_text == NULL ? "?" : want_text);
+    free(got_text);
+    free(want_text);
+    (void)ol_check(t, "parsed_fields", same, "%s", said);
+    if (!same) {
+        (void)ol_check(t, check, same, "%s", said);
+    }
+}
+
 static void look(ol_test *t, const char *check, const file_outcome *o) {
-    (void)check;
     json_t *parsed = json_object_get(o->c->body, "parsed");
     const json_t *fields = fields_of(o->answer);
     const char *key = NULL;
     json_t *want = NULL;
     json_object_foreach(parsed, key, want) {
-        const json_t *got = json_object_get(fields, key);
-        bool same = got != NULL && json_equal(got, want);
-        char *got_text = json_dumps(got, JSON_ENCODE_ANY | JSON_COMPACT);
-        char *want_text = json_dumps(want, JSON_ENCODE_ANY | JSON_COMPACT);
-        (void)ol_check(t, "parsed_fields", same, "%s is %s, the file says %s", key,
-                       got_text == NULL ? "missing" : got_text,
-                       want_text == NULL ? "?" : want_text);
-        free(got_text);
-        free(want_text);
+        look_at_field(t, check, key, json_object_get(fields, key), want);
     }
 }
 
