@@ -43,12 +43,10 @@ static void check_id(ol_test *t, const char *name, const naive_input *in, uint32
     }
 }
 
-/* The check `name`: refused as INVALID; and the generator is as it was. */
+/* The check `name`: refused as INVALID; and the generator is as it was, also where the engine went on wrongly. */
 static void check_invalid(ol_test *t, const char *name, const naive_input *in, const char *what) {
     const json_t *answer = ask_sample(t, in, start_rng());
-    if (!ol_check_refused(t, name, answer, "INVALID", NULL, -1, what)) {
-        return;
-    }
+    ol_check_refused(t, name, answer, "INVALID", NULL, -1, what);
     naive_rng got = ask_rng_of(t, answer);
     ol_check_u64(t, "refusal_takes_none", got.state, start_rng().state, what);
     ol_check_u64(t, "refusal_takes_none", got.inc, start_rng().inc, what);

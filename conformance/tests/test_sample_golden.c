@@ -50,8 +50,11 @@ static void run_step(ol_test *t, const naive_input *in, size_t i, naive_rng *rng
     if (in->params.temperature != 0.0) {
         *rng = naive_rng_after(*rng, 2);
     }
-    if (!ol_check_ok(t, "ids", answer, ol_text(t, "step %zu", i))) {
-        tr->refused = true;
+    const char *what = ol_text(t, "step %zu", i);
+    tr->refused = !ol_check_ok(t, "ids", answer, what);
+    if (tr->refused) {
+        (void)ol_check_ok(t, "logprobs", answer, what);
+        (void)ol_check_ok(t, "generator_state", answer, what);
         return;
     }
     tr->ids[i] = (uint32_t)ol_int(t, answer, "id");
