@@ -24,7 +24,7 @@ static void put_rng(json_t *out, const tl_pcg32 *rng) {
 
 static bool op_pcg32_new(host *h, const json_t *in, json_t *out) {
     uint64_t seed = host_arg_u64(h, in, "seed");
-    uint64_t seq = host_arg_u64(h, in, "seq");
+    uint64_t seq = host_arg_u64(h, in, "sequence"); /* `seq` is the frame's own */
     if (!host_ready(h)) {
         return false;
     }

@@ -12,7 +12,7 @@
 #define TOP_BIT (UINT64_C(1) << 63)
 
 static const json_t *engine_new(ol_test *t, uint64_t seed, uint64_t seq) {
-    return ol_call(t, "pcg32_new", "{s:o, s:o}", "seed", ol_u64(seed), "seq", ol_u64(seq));
+    return ol_call(t, "pcg32_new", "{s:o, s:o}", "seed", ol_u64(seed), "sequence", ol_u64(seq));
 }
 
 static const json_t *engine_run(ol_test *t, const char *op, naive_rng rng, uint64_t skip,

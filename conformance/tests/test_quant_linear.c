@@ -297,7 +297,7 @@ static void check_row_bits(ol_test *t, const linear_case *c) {
     }
     for (size_t i = 0; i < 4; i++) {
         size_t begin = i * n_out / 5;
-        size_t end = n_out - i * n_out / 7;
+        size_t end = n_out - i * n_out / 9;
         json_t *args = linear_args(c);
         (void)json_object_set_new(args, "rows",
                                   json_pack("[I, I]", (json_int_t)begin, (json_int_t)end));
