@@ -64,12 +64,12 @@ TL_MUST_USE tl_status tl_scratch_new(tl_scratch **out, const tl_model_config *cf
                                      const tl_limits *limits, tl_error *err);
 void tl_scratch_free(tl_scratch *scratch);
 
-/* Bytes that tl_scratch_new will take, by the formula (all in 4-byte words; N, S, T threads, C
- * context):
- *   N * (3 d + (2 H + 2 H_kv) D + 2 inter + D) + 2 S d + max_blocks
- *   + T * (64 * (max(d, H D, inter) + 16) + tile), and at most 64 KiB + 4 KiB a thread beside it,
- *   with tile = the attention's share, given in forward.c beside its constants.
- * NOMEM: overflow. */
+/* Bytes that tl_scratch_new will take, by the formula (in 4-byte words; N, S, T threads, C =
+ * max_context):
+ *   N * (3 d + (2 H + 2 H_kv) D + 2 inter + D + 1) + S d + D + 4 (S + 1) + 12 max_blocks
+ *   + T * (64 * (max(d, H D, inter) + 16) + 32 * (C + 24) + 88 D)
+ * and at most 64 KiB + 4 KiB a thread beside it. Each thread but the caller's also gets 512 KiB of
+ * address space for its stack. INVALID, UNSUPPORTED as tl_scratch_new. NOMEM: overflow. */
 TL_MUST_USE tl_status tl_scratch_size(const tl_model_config *cfg, const tl_limits *limits,
                                       size_t *n_bytes, tl_error *err);
 const tl_limits *
