@@ -1,0 +1,126 @@
+/* cmd_check.c: `ol check`: judge an engine; the exit code is the verdict. */
+#include "commands.h"
+
+#include "report.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Does the text view stand on standard output, and is that a terminal? */
+typedef struct screen {
+    bool is_on;
+    bool is_tty;
+} screen;
+
+static void show_progress(void *ctx, const ol_run *run, const json_t *record, size_t n_done) {
+    const screen *s = ctx;
+    if (s->is_on) {
+        if (s->is_tty) {
+            (void)fputs("\r\033[K", stdout);
+        }
+        ol_text_progress(stdout, run, record, n_done);
+    }
+}
+
+static void show_tick(void *ctx, const ol_run *run, size_t n_done, size_t n_running,
+                      const char *running) {
+    const screen *s = ctx;
+    if (s->is_on && s->is_tty && n_running > 0) {
+        (void)printf("\r\033[K[%2zu/%zu] running: %s%s", n_done, run->n_selected, running,
+                     n_running > 1 ? " and more" : "");
+        (void)fflush(stdout);
+    }
+}
+
+/* Without --report: text on standard output. At most one report may stand there. */
+static bool settle_reports(ol_options *o, screen *s, ol_fault *fault) {
+    if (o->n_reports == 0) {
+        o->reports[o->n_reports++] = (ol_report_option){.format = OL_REPORT_TEXT, .path = NULL};
+    }
+    size_t n_stdout = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < o->n_reports; i++) {
+        ol_report_option r = o->reports[i];
+        n_stdout += r.path == NULL ? 1 : 0;
+        if (r.path == NULL && r.format == OL_REPORT_TEXT) {
+            /* Printed as it goes, not at the end. */
+            s->is_on = true;
+            s->is_tty = isatty(STDOUT_FILENO) != 0;
+            continue;
+        }
+        o->reports[kept++] = r;
+    }
+    o->n_reports = kept;
+    return n_stdout <= 1 ||
+           ol_fault_set(fault, OL_EXIT_USAGE,
+                        "--report: only one report can stand on standard output; give the others "
+                        "a :PATH");
+}
+
+/* Judge, or find out why not. The run's fault says why. */
+static void judge(ol_run *run, const screen *s) {
+    if (!ol_setup_engine(run, &run->fault)) {
+        return;
+    }
+    bool may_run = ol_run_probe_engine(run, &run->fault);
+    json_decref(run->header);
+    run->header = ol_log_header(run);
+    if (s->is_on) {
+        ol_text_begin(run, stdout);
+    }
+    if (may_run) {
+        ol_run_tests(run);
+    }
+}
+
+static bool stub_reports(ol_run *run) {
+    run->header = ol_log_header(run);
+    return ol_reports_stub(run, &run->fault);
+}
+
+int ol_cmd_check(int argc, char **argv) {
+    ol_options o;
+    ol_fault fault = {0};
+    screen s = {0};
+    if (!ol_options_parse(&o, argc, argv, 2, OL_TAKES_CHECK, &fault) ||
+        !ol_take_module(&o, &fault) || !settle_reports(&o, &s, &fault)) {
+        return ol_complain(&fault);
+    }
+    if (o.n_words > 0) {
+        (void)ol_fault_set(&fault, OL_EXIT_USAGE, "%s: ol check takes " OL_MODULE " and options",
+                           o.words[0]);
+        return ol_complain(&fault);
+    }
+    ol_run run;
+    bool ready = ol_setup_open(&run, &o, &run.fault);
+    run.progress = show_progress;
+    run.tick = show_tick;
+    run.ctx = &s;
+    if (run.fault.exit_code == OL_EXIT_USAGE || run.fault.exit_code == OL_EXIT_NOTHING) {
+        int code = ol_complain(&run.fault);
+        ol_setup_close(&run);
+        return code;
+    }
+    if (stub_reports(&run) && ready) {
+        judge(&run, &s);
+    }
+    if (run.fault.exit_code == OL_EXIT_ENGINE) {
+        /* No test ran, and none can be passed by an engine that is not there. */
+        ol_run_fill(&run, OL_NO_RESULT, run.fault.text);
+        run.untested = true;
+    }
+    ol_run_finish(&run);
+    if (!ol_reports_write(&run, &run.fault)) {
+        run.exit_code = ol_exit_worse(run.exit_code, OL_EXIT_INTERNAL);
+    }
+    if (s.is_on) {
+        ol_text_end(&run, stdout);
+    }
+    if (run.fault.exit_code != 0 && !(s.is_on && s.is_tty)) {
+        (void)ol_complain(&run.fault);
+    }
+    int code = run.exit_code;
+    ol_setup_close(&run);
+    return code;
+}

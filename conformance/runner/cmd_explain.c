@@ -1,0 +1,147 @@
+/* cmd_explain.c: `ol explain`: what a test, a check, a verdict class or an exit code means, and where to look. */
+#include "commands.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What to do next, by class; the meaning itself is in judge.c. */
+static const char *const next_steps[OL_N_CLASSES] = {
+    [OL_PASS] = "Nothing to do.",
+    [OL_FAIL] = "Start with the first divergence: the index, both bit patterns and the case. The "
+                "replay line runs just "
+                "that case; the pitfall is the mistake most seen here.",
+    [OL_REFUSED_WRONG] = "Look at the status that was wanted. Each refusal has a twin that differs "
+                         "in the fault alone and "
+                         "must be accepted, so neither refusing all nor accepting all can pass.",
+    [OL_CRASH] = "Replay the case with --wrap 'gdb --args' or --wrap valgrind; the signal and the "
+                 "end of stderr are in the "
+                 "report.",
+    [OL_TIMEOUT] = "Time spent waiting for a processor is not charged, sleeping is. Look for a "
+                   "loop that does not end, a lock, "
+                   "or a read that waits for input.",
+    [OL_RESOURCE] = "Look for an allocation whose size comes from the input without a check, or "
+                    "output in a loop.",
+    [OL_NO_RESULT] = "The process ended or fell silent before its record was complete. exit() in "
+                     "library code ends here, with "
+                     "status 0 too.",
+    [OL_INTEGRITY] = "The report says which rule was broken. A library has no business with exec, "
+                     "fork, sockets, signals, the "
+                     "rounding mode or its const inputs.",
+    [OL_BLOCKED] = "Repair the test named under `blocked by` first; this one rests on it, and its "
+                   "own checks may well hold "
+                   "then.",
+    [OL_HARNESS_ERROR] = "Please report this with the log; the engine is not to blame.",
+};
+
+static bool explain_test(const ol_catalog *catalog, const char *word) {
+    const ol_test_def *test = ol_catalog_find(catalog, word);
+    if (test == NULL) {
+        return false;
+    }
+    char place[128];
+    ol_clause_text(test->clause, place, sizeof place);
+    (void)printf("%s: %s\n\n%s\n\nread      %s\npitfall   %s\n", test->name, test->title, test->why,
+                 place, test->pitfall);
+    for (size_t i = 0; i < test->n_rests_on; i++) {
+        (void)printf("%-10s%s\n", i == 0 ? "rests on" : "", catalog->tests[test->rests_on[i]].name);
+    }
+    (void)printf("run       ol check " OL_MODULE " --only %s\n\n", test->name);
+    for (size_t i = 0; i < test->n_checks; i++) {
+        (void)printf("  %s%s\n      %s\n", test->checks[i].name,
+                     test->checks[i].strict ? " (with --strict)" : "", test->checks[i].what);
+    }
+    return true;
+}
+
+static bool explain_check(const ol_catalog *catalog, const char *word) {
+    for (size_t k = 0; k < OL_N_TESTS; k++) {
+        const ol_test_def *test = &catalog->tests[k];
+        for (size_t i = 0; i < test->n_checks; i++) {
+            if (strcmp(test->checks[i].id, word) == 0) {
+                char place[128];
+                ol_clause_text(test->clause, place, sizeof place);
+                (void)printf("%s%s\n\n%s\n\nread      %s\npitfall   %s\n", word,
+                             test->checks[i].strict ? " (with --strict)" : "", test->checks[i].what,
+                             place, test->pitfall);
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* A mutant is named by the tests that must kill it. */
+static bool explain_mutant(const ol_catalog *catalog, const char *word) {
+    bool found = false;
+    for (size_t k = 0; k < OL_N_TESTS; k++) {
+        const ol_test_def *test = &catalog->tests[k];
+        for (size_t i = 0; i < json_array_size(test->mutants); i++) {
+            if (strcmp(json_string_value(json_array_get(test->mutants, i)), word) == 0) {
+                (void)printf("%s is a named bug that %s must catch\n    pitfall   %s\n", word,
+                             test->name, test->pitfall);
+                found = true;
+            }
+        }
+    }
+    return found;
+}
+
+static bool explain_class(const char *word) {
+    ol_class cls = OL_PASS;
+    if (!ol_class_parse(word, &cls)) {
+        return false;
+    }
+    (void)printf("class %s: %s.\n\n%s\n", word, ol_class_meaning(cls), next_steps[cls]);
+    return true;
+}
+
+static bool explain_exit(const char *word) {
+    char *end = NULL;
+    long code = strtol(word, &end, 10);
+    const char *meaning =
+        isdigit((unsigned char)word[0]) && *end == '\0' ? ol_exit_meaning((int)code) : NULL;
+    if (meaning != NULL) {
+        (void)printf("exit code %ld: %s\n", code, meaning);
+    }
+    return meaning != NULL;
+}
+
+static bool explain(const ol_catalog *catalog, const char *word) {
+    return explain_test(catalog, word) || explain_check(catalog, word) || explain_class(word) ||
+           explain_exit(word) || explain_mutant(catalog, word);
+}
+
+static void explain_all_exits(void) {
+    static const int codes[] = {0, 1, 2, 3, 4, 5, 6, 7, 70};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        (void)printf("%3d  %s\n", codes[i], ol_exit_meaning(codes[i]));
+    }
+    (void)printf("\nWhen several apply, the first of 70, 5, 2, 4, 3, 7, 6, 1 counts.\n");
+}
+
+int ol_cmd_explain(int argc, char **argv) {
+    ol_options o;
+    ol_fault fault = {0};
+    ol_run run = {.options = &o};
+    bool ok = ol_options_parse(&o, argc, argv, 2, 0, &fault) && ol_take_module(&o, &fault);
+    if (ok && o.n_words != 1) {
+        ok = ol_fault_set(&fault, OL_EXIT_USAGE,
+                          "ol explain takes one word: a test, a check, a mutant, a class, an exit "
+                          "code, or EXIT for all codes");
+    }
+    ok = ok && ol_setup_catalog(&run, &o, &fault);
+    if (ok && strcmp(o.words[0], "EXIT") == 0) {
+        explain_all_exits();
+    } else if (ok && !explain(&run.setup.catalog, o.words[0])) {
+        char near[512];
+        ol_catalog_nearest(&run.setup.catalog, o.words[0], near, sizeof near);
+        ok = ol_fault_set(&fault, OL_EXIT_NOTHING,
+                          "%s is nothing that can be explained; the nearest tests are %s",
+                          o.words[0], near);
+    }
+    int code = ok ? OL_EXIT_PASS : ol_complain(&fault);
+    ol_setup_close(&run);
+    return code;
+}

@@ -1,0 +1,84 @@
+/* judge.h: words that every file of the judge uses: verdict classes, exit codes, faults.
+ *
+ * A fault is why the judge itself cannot go on: the exit code that it leads to and one sentence. The first fault
+ * stands. What an engine does wrong is never a fault; it is a class of a test. Source: conformance/spec/judge.md. */
+#ifndef OL_JUDGE_H
+#define OL_JUDGE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define OL_HARNESS_NAME "ol"
+#define OL_HARNESS_VERSION "0.1.0"
+#define OL_MODULE "L10.1"
+#define OL_N_TESTS 24
+
+/* The protocol's ABI: what `hello` must answer in its upper 16 bits. */
+#define OL_ABI_MAJOR 1u
+#define OL_ABI_MINOR 0u
+
+#if defined(__GNUC__) || defined(__clang__)
+#define OL_FORMAT(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define OL_FORMAT(fmt, args)
+#endif
+
+typedef enum ol_exit {
+    OL_EXIT_PASS = 0,
+    OL_EXIT_FAIL = 1,
+    OL_EXIT_USAGE = 2,
+    OL_EXIT_ENGINE = 3,
+    OL_EXIT_NOTHING = 4,
+    OL_EXIT_GOLDEN = 5,
+    OL_EXIT_MUTANT = 6,
+    OL_EXIT_BASELINE = 7,
+    OL_EXIT_INTERNAL = 70,
+} ol_exit;
+
+/* Which of two exit codes is reported when both apply: 70, 5, 2, 4, 3, 7, 6, 1, 0, in this order. */
+int ol_exit_worse(int a, int b);
+const char *ol_exit_meaning(int code); /* NULL for a number that is no exit code */
+
+typedef enum ol_class {
+    OL_PASS = 0,
+    OL_FAIL = 1,
+    OL_REFUSED_WRONG = 2,
+    OL_CRASH = 3,
+    OL_TIMEOUT = 4,
+    OL_RESOURCE = 5,
+    OL_NO_RESULT = 6,
+    OL_INTEGRITY = 7,
+    OL_BLOCKED = 8,
+    OL_HARNESS_ERROR = 9,
+    OL_N_CLASSES = 10,
+} ol_class;
+
+const char *ol_class_name(ol_class c);
+const char *ol_class_meaning(ol_class c);
+bool ol_class_parse(const char *name, ol_class *c);
+
+typedef struct ol_fault {
+    int exit_code; /* 0: no fault */
+    char text[1024];
+} ol_fault;
+
+/* Note a fault unless there is one; always false, so that a failing function ends in one line. */
+bool ol_fault_set(ol_fault *fault, int exit_code, const char *fmt, ...) OL_FORMAT(3, 4);
+
+/* snprintf that cannot fail and always ends the text. */
+void ol_format(char *text, size_t cap, const char *fmt, ...) OL_FORMAT(3, 4);
+
+/* Does `name` match a pattern with * and ? ? */
+bool ol_glob(const char *pattern, const char *name);
+/* Edits (insert, delete, change, swap of neighbours) from a to b, for "did you mean"; texts longer than 63 bytes are
+ * cut. */
+size_t ol_edit_distance(const char *a, const char *b);
+
+/* A file as one block, NUL-ended behind its bytes. NULL with errno set; at most `max` bytes (EFBIG). free() it. */
+char *ol_read_file(const char *path, size_t max, size_t *n_bytes);
+
+uint64_t ol_now_ns(void); /* monotonic */
+
+#endif

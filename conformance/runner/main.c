@@ -1,0 +1,95 @@
+/* main.c: `ol`, the judge: the table of its commands.
+ *
+ * The exit code says whose move it is (`ol explain EXIT`); it is computed here, in a process that never loads engine code. */
+#include "commands.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+typedef struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *usage;
+    const char *what;
+} command;
+
+static const command commands[] = {
+    {"check", ol_cmd_check,
+     "check L10.1 [--engine LIBRARY|DIR] [--testee PROGRAM] [--only GLOB]... [--kind K]...",
+     "judge an engine; the project's own one when none is given"},
+    {"tests", ol_cmd_tests, "tests L10.1 [--json] [--unproven] [--kind K]...",
+     "the catalogue: names, kinds, checks, mutants, why each matters"},
+    {"parity", ol_cmd_parity, "parity sampler rng [--engine X]",
+     "the first draw that differs, both bit patterns"},
+    {"golden", ol_cmd_golden, "golden verify|show [--goldens DIR]",
+     "check hashes, schema and counts; list what is there"},
+    {"explain", ol_cmd_explain, "explain NAME|CLASS|EXIT",
+     "what a test, a class or an exit code means"},
+    {"doctor", ol_cmd_doctor, "doctor", "what this machine can do"},
+};
+
+static int usage(FILE *to) {
+    (void)fprintf(to, "ol " OL_HARNESS_VERSION ": the judge of a model runner\n\n");
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        (void)fprintf(to, "  ol %s\n      %s\n", commands[i].usage, commands[i].what);
+    }
+    (void)fprintf(
+        to, "\n"
+            "options of check\n"
+            "  --strict            demand what only this project's own pages promise (on for the "
+            "built-in engine)\n"
+            "  --case TEST:ID      one case of one test\n"
+            "  --goldens DIR       run the vectors files of another folder, too\n"
+            "  --ref-deps[=M,...]  take modules that a source folder lacks, or these, from the "
+            "reference\n"
+            "  -j N                tests at a time (one for each processor)\n"
+            "  --timeout S         seconds of a test (60)\n"
+            "  --report F[:PATH]   text, jsonl or junit; may be repeated\n"
+            "  --wrap 'CMD'        run the engine's process under a command\n"
+            "  --no-hints          no pitfalls and pointers with the failures\n"
+            "  --root DIR          the project's folder, when ol has been moved (also OL_ROOT)\n");
+    return to == stdout ? OL_EXIT_PASS : OL_EXIT_USAGE;
+}
+
+static int unknown(const char *name) {
+    const char *best = commands[0].name;
+    for (size_t i = 1; i < sizeof commands / sizeof *commands; i++) {
+        if (ol_edit_distance(name, commands[i].name) < ol_edit_distance(name, best)) {
+            best = commands[i].name;
+        }
+    }
+    (void)fprintf(stderr, "ol: there is no command %s; did you mean %s? (ol help lists them)\n",
+                  name, best);
+    return OL_EXIT_USAGE;
+}
+
+/* No child reads this process's memory, whatever its uid; under a sanitizer, which looks at itself, it stays open. */
+static void close_memory(void) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(OL_COVERAGE)
+    (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+#endif
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        return usage(stderr);
+    }
+    (void)signal(SIGPIPE, SIG_IGN);
+    close_memory();
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
+        strcmp(argv[1], "-h") == 0) {
+        return usage(stdout);
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        (void)printf("ol " OL_HARNESS_VERSION "\n");
+        return OL_EXIT_PASS;
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            return commands[i].run(argc, argv);
+        }
+    }
+    return unknown(argv[1]);
+}

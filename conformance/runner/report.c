@@ -1,0 +1,132 @@
+/* report.c: make the views and put them in their place; see report.h. */
+#include "report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+char *ol_report_make(const ol_run *run, ol_format_kind format, bool stub, size_t *n_bytes) {
+    if (format == OL_REPORT_JUNIT) {
+        return ol_junit_make(run, stub, n_bytes);
+    }
+    if (format == OL_REPORT_JSONL) {
+        return ol_log_text(
+            run, n_bytes); /* a log without a footer says by itself that it is not finished */
+    }
+    if (!stub) {
+        return ol_text_final(run, n_bytes);
+    }
+    char *text = strdup("This report is not finished: ol check was started and has not ended.\n");
+    *n_bytes = text == NULL ? 0 : strlen(text);
+    return text;
+}
+
+static bool write_all(int fd, const char *bytes, size_t n) {
+    while (n > 0) {
+        ssize_t sent = write(fd, bytes, n);
+        if (sent < 0 && errno == EINTR) {
+            continue;
+        }
+        if (sent <= 0) {
+            errno = sent == 0 ? EIO : errno;
+            return false;
+        }
+        bytes += sent;
+        n -= (size_t)sent;
+    }
+    return true;
+}
+
+/* A device, a pipe, a terminal: there is nothing to replace. */
+static bool write_through(const char *path, const char *bytes, size_t n) {
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    bool ok = write_all(fd, bytes, n);
+    int why = errno;
+    ok = close(fd) == 0 && ok;
+    errno = ok ? 0 : why;
+    return ok;
+}
+
+/* Beside the target, so that the rename is one step; and to the disk before it, so that a crash cannot leave an empty
+ * file under the name. */
+static bool replace(const char *path, const char *bytes, size_t n) {
+    char temporary[PATH_MAX + 32];
+    ol_format(temporary, sizeof temporary, "%s.tmp-%d", path, (int)getpid());
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        return false;
+    }
+    bool ok = write_all(fd, bytes, n) && fsync(fd) == 0;
+    int why = errno;
+    if (close(fd) != 0 && ok) {
+        ok = false;
+        why = errno;
+    }
+    if (ok && rename(temporary, path) != 0) {
+        ok = false;
+        why = errno;
+    }
+    if (!ok) {
+        (void)unlink(temporary);
+        errno = why;
+    }
+    return ok;
+}
+
+static bool write_file(const char *path, const char *bytes, size_t n) {
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+        return write_through(path, bytes, n);
+    }
+    /* Through a link, not over it. */
+    char *real = realpath(path, NULL);
+    bool ok = replace(real == NULL ? path : real, bytes, n);
+    int why = errno;
+    free(real);
+    errno = why;
+    return ok;
+}
+
+static bool put(const ol_run *run, const ol_report_option *to, bool stub, ol_fault *fault) {
+    size_t n = 0;
+    char *bytes = ol_report_make(run, to->format, stub, &n);
+    if (bytes == NULL) {
+        return ol_fault_set(fault, OL_EXIT_INTERNAL, "a report could not be made: out of memory");
+    }
+    bool ok =
+        to->path == NULL ? write_all(STDOUT_FILENO, bytes, n) : write_file(to->path, bytes, n);
+    int why = errno;
+    free(bytes);
+    return ok || ol_fault_set(fault, OL_EXIT_INTERNAL, "the report %s cannot be written: %s",
+                              to->path == NULL ? "on standard output" : to->path, strerror(why));
+}
+
+static bool is_replaceable(const char *path) {
+    struct stat info;
+    return path != NULL && (stat(path, &info) != 0 || S_ISREG(info.st_mode));
+}
+
+bool ol_reports_stub(const ol_run *run, ol_fault *fault) {
+    for (size_t i = 0; i < run->options->n_reports; i++) {
+        const ol_report_option *to = &run->options->reports[i];
+        if (is_replaceable(to->path) && !put(run, to, true, fault)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool ol_reports_write(const ol_run *run, ol_fault *fault) {
+    bool ok = true;
+    for (size_t i = 0; i < run->options->n_reports; i++) {
+        ok = put(run, &run->options->reports[i], false, fault) && ok;
+    }
+    return ok;
+}
