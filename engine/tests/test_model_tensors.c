@@ -1,5 +1,5 @@
 /* The safetensors reader: each rule with files that break it and twins that do not, the byte
- * that is to blame, and reading at odd addresses and past 4 GiB.
+ * that is to blame, and reading at odd addresses.
  *
  * Source: conformance/spec/safetensors.md. Mutants that this must notice: s11, s12, shape
  * products that wrap, overlap accepted. */
