@@ -312,7 +312,7 @@ AVX2_INLINE void widen_dense(tl_matrix_kind kind, const uint8_t *src, size_t n, 
     }
     if (k < n) {
         const __m256 tail = widen8_tail(kind, src + k * size, n - k);
-        _mm256_maskstore_ps(y + k, first_lanes(n - k), tail);
+        store_first(y + k, n - k, tail);
     }
 }
 

@@ -20,7 +20,7 @@ AVX2_INLINE void store_part(float *p, size_t n, __m256 v) {
     if (n >= 8) {
         _mm256_storeu_ps(p, v);
     } else {
-        _mm256_maskstore_ps(p, first_lanes(n), v);
+        store_first(p, n, v);
     }
 }
 
@@ -80,7 +80,7 @@ AVX2 static void values_tail(const float *p, const float *v, size_t n, size_t d,
         const __m256 v_now = _mm256_maskload_ps(v + j * d, inside);
         sum = _mm256_fmadd_ps(_mm256_broadcast_ss(p + j), v_now, sum);
     }
-    _mm256_maskstore_ps(o, inside, sum);
+    store_first(o, n_left, sum);
 }
 
 void tli_avx2_values(const float *p, size_t ldp, size_t m, const float *v, size_t n, size_t d,
@@ -135,7 +135,7 @@ AVX2 float tli_avx2_softmax_exp(float *x, size_t n) {
     if (j < n) {
         const __m256i inside = first_lanes(n - j);
         const __m256 e = exp8(_mm256_sub_ps(_mm256_maskload_ps(x + j, inside), max));
-        _mm256_maskstore_ps(x + j, inside, e);
+        store_first(x + j, n - j, e);
         lane = _mm256_add_ps(lane, _mm256_and_ps(e, _mm256_castsi256_ps(inside)));
     }
     return tree8(lane);
@@ -200,7 +200,7 @@ AVX2 void tli_avx2_f16_widen(const uint16_t *h, size_t n, float *x) {
         uint16_t padded[8] = {0};
         memcpy(padded, h + i, (n - i) * sizeof *h);
         const __m256 tail = _mm256_cvtph_ps(_mm_loadu_si128((const void *)padded));
-        _mm256_maskstore_ps(x + i, first_lanes(n - i), tail);
+        store_first(x + i, n - i, tail);
     }
 }
 

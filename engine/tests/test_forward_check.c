@@ -508,7 +508,7 @@ static void test_scratch_refuses_impossible_configs(void **state) {
     bad[4].hidden_size = 0;
     bad[5].arch = (tl_arch)3;
     bad[6].n_layers = SIZE_MAX;
-    bad[7].rope_theta = NAN;
+    bad[7].rope_theta = (double)NAN;
     bad[8].rms_norm_eps = 0;
     bad[9].max_positions = 0;
     for (size_t i = 0; i < 10; i++) {
