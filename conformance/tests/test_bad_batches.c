@@ -4,8 +4,8 @@
  * for both. Each fault is one way to spoil B, by its batch entry or by what the pool holds. It is
  * tried alone, and as the second of two; after each refusal the pool must be as it was, and the
  * sound step of a scene without the fault must be accepted. The embedding is the first tensor of
- * the file, so that an id past the vocabulary reads other weights. Estimate: 80 scenes of about
- * 20 tokens at 5,000 multiply-adds, 8 million in all. */
+ * the file, so that an id past the vocabulary reads other weights. About 80 scenes, 6 million
+ * multiply-adds in all. */
 #include "model_maker.h"
 #include "steps.h"
 #include "tests.h"

@@ -2,8 +2,7 @@
  * its int4 file, and the F32 model of what int4 makes of it.
  *
  * The judge draws the models and makes file and twin by itself (model_maker.h). One is untied and
- * stored in F32, one tied and stored in BF16. Estimate: 15,000 multiply-adds a token, 10 million
- * in all. */
+ * stored in F32, one tied and stored in BF16. About 8 million multiply-adds in all. */
 #include "model_maker.h"
 #include "steps.h"
 #include "tests.h"
