@@ -1,6 +1,7 @@
 /* model_maker.c: draw models, read them from the goldens, turn them into others, write them; see
  * model_maker.h. */
 #include "model_maker.h"
+#include "naive_quant.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -293,7 +294,7 @@ static void add_pair(ol_test *t, tm_model *m, const tm_tensor *w, size_t group) 
     tm_tensor *stored =
         add(t, m, ol_text(t, "%.*s.scales", base, w->name), "F16", rows, columns / group);
     for (size_t i = 0; i < n_values(stored); i++) {
-        stored->values[i] = tm_f16_widen(scales[i]);
+        stored->values[i] = naive_f32_of(naive_f16_widen(scales[i]));
         stored->bytes[2 * i] = (uint8_t)(scales[i] & 0xffu);
         stored->bytes[2 * i + 1] = (uint8_t)(scales[i] >> 8);
     }
@@ -325,7 +326,7 @@ tm_model *tm_dequantized(ol_test *t, const tm_model *m, size_t group) {
         quantize(t, w, group, &q, &scales);
         tm_tensor *plain = add(t, made, w->name, "F32", w->dims[0], w->dims[1]);
         for (size_t j = 0; j < n_values(w); j++) {
-            plain->values[j] = (float)q[j] * tm_f16_widen(scales[j / group]);
+            plain->values[j] = (float)q[j] * naive_f32_of(naive_f16_widen(scales[j / group]));
         }
         tm_store("F32", plain->values, n_values(w), plain->bytes);
     }

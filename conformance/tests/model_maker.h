@@ -75,11 +75,6 @@ void tm_put(ol_test *t, const tm_model *m, const char *dir);
 
 /* ------------------------------------------------------------------ numbers (model_numbers.c) */
 
-float tm_f16_widen(uint16_t h);
-float tm_bf16_widen(uint16_t h);
-/* To nearest, ties to even, for finite x; 65520 and beyond give infinity. */
-uint16_t tm_f16_round(float x);
-
 /* n values as they lie in a file of dtype F32, F16 or BF16, widened. false: another dtype. */
 bool tm_widen(const char *dtype, const uint8_t *bytes, size_t n, float *values);
 /* Store n values as dtype; what does not fit exactly is rounded and `values` set to what is
