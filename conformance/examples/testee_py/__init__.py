@@ -1,0 +1,1 @@
+"""The parts of testee.py, one page of the specification each."""
