@@ -39,27 +39,39 @@ static json_t *find(json_t *object, const char *key) {
     return json_is_null(value) ? NULL : value;
 }
 
+typedef struct cut_text {
+    char text[VALUE_SHOWN + 4];
+    size_t n;
+} cut_text;
+
+/* jansson's sink: takes what fits, and ends the dump where no more does. */
+static int add_cut(const char *piece, size_t n_piece, void *data) {
+    cut_text *cut = (cut_text *)data;
+    const size_t n_room = VALUE_SHOWN - cut->n;
+    const size_t n = n_piece < n_room ? n_piece : n_room;
+    memcpy(cut->text + cut->n, piece, n);
+    cut->n += n;
+    return n < n_piece ? -1 : 0;
+}
+
 /* The value as it would stand in a file, cut. */
-static void value_text(json_t *value, char text[VALUE_SHOWN + 4]) {
+static void value_text(const json_t *value, cut_text *cut) {
     const size_t flags = JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9);
-    size_t n = value == NULL ? 0 : json_dumpb(value, text, VALUE_SHOWN, flags);
+    cut->n = 0;
     if (value == NULL) {
-        (void)snprintf(text, VALUE_SHOWN, "missing");
+        (void)snprintf(cut->text, sizeof cut->text, "missing");
         return;
     }
-    if (n > VALUE_SHOWN) {
-        memcpy(text + VALUE_SHOWN, "...", 4);
-        return;
-    }
-    text[n] = '\0';
+    const bool is_whole = json_dump_callback(value, add_cut, cut, flags) == 0;
+    (void)snprintf(cut->text + cut->n, sizeof cut->text - cut->n, "%s", is_whole ? "" : "...");
 }
 
 /* "config.json: KEY is VALUE; RULE" */
 static tl_status refuse(tl_error *err, tl_status status, const char *key, json_t *value,
                         const char *rule) {
-    char text[VALUE_SHOWN + 4];
-    value_text(value, text);
-    return tli_fail(err, status, "config.json: %s is %s; %s", key, text, rule);
+    cut_text cut;
+    value_text(value, &cut);
+    return tli_fail(err, status, "config.json: %s is %s; %s", key, cut.text, rule);
 }
 
 static tl_status wrong_type(tl_error *err, const char *key, json_t *value, const char *rule) {

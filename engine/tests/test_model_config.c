@@ -223,6 +223,9 @@ static void switches(void **state) {
          "sliding_attention"},
         {"layer_types=\"full_attention\"", FORMAT, "layer_types"},
         {"layer_types=[1]", FORMAT, "layer_types"},
+        {"hidden_act=\"a name that is far longer than what a message is ready to quote of any "
+         "value\"",
+         UNSUPPORTED, "..."},
         {"partial_rotary_factor=0.5", UNSUPPORTED, "partial_rotary_factor"},
         {"partial_rotary_factor=\"1\"", FORMAT, "partial_rotary_factor"},
         {"position_embedding_type=\"alibi\"", UNSUPPORTED, "alibi"},

@@ -455,6 +455,35 @@ static void many_shuffled_tensors(void **state) {
     free(order);
 }
 
+/* Names whose 32-bit sort keys are equal, found by trying: the names themselves must tell them
+ * apart. */
+static void names_with_one_key(void **state) {
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"t.133807", "t.393743"}, {"t.36095", "t.145850"}, {"t.73291", "t.184339"}};
+    made_list list = {.n = 0};
+    for (size_t i = 0; i < COUNT_OF(pairs); i++) {
+        assert_int_equal(tli_name_key(pairs[i][0], strlen(pairs[i][0])),
+                         tli_name_key(pairs[i][1], strlen(pairs[i][1])));
+        add_tensor(&list, pairs[i][1], "U8", 1, i + 1, 0);
+        add_tensor(&list, pairs[i][0], "U8", 1, i + 10, 0);
+    }
+    blob b = make_tensors(list.tensors, list.n, NULL);
+    tl_layout *layout = NULL;
+    tl_error err = fresh_error();
+    assert_int_equal(tl_layout_parse(&layout, b.data, b.n, &err), TL_OK);
+    for (size_t i = 0; i < COUNT_OF(pairs); i++) {
+        assert_int_equal(tl_layout_find(layout, pairs[i][1])->dims[0], i + 1);
+        assert_int_equal(tl_layout_find(layout, pairs[i][0])->dims[0], i + 10);
+    }
+    tl_layout_free(layout);
+    blob_clear(&b);
+    assert_true(tli_name_compare("ab", 2, "abc", 3) < 0);
+    assert_true(tli_name_compare("abc", 3, "ab", 2) > 0);
+    assert_true(tli_name_compare("abd", 3, "abc", 3) > 0);
+    assert_int_equal(tli_name_compare("abc", 3, "abc", 3), 0);
+}
+
 static int tie_none(const void *context, uint32_t a, uint32_t b) {
     (void)context;
     (void)a;
@@ -674,6 +703,7 @@ int main(void) {
         cmocka_unit_test(zip_signature_is_a_sound_length),
         cmocka_unit_test(layout_is_sorted_and_searchable),
         cmocka_unit_test(many_shuffled_tensors),
+        cmocka_unit_test(names_with_one_key),
         cmocka_unit_test(sort_is_stable),
         cmocka_unit_test(reads_widen_exactly),
         cmocka_unit_test(read_refusals),
