@@ -1,7 +1,9 @@
-/* cases.c: the cases of the goldens as a test sees them, and the readers of their fields; see test.h.
+/* cases.c: the cases of the goldens as a test sees them, and the readers of their fields; see
+ * test.h.
  *
- * A suite is loaded when a test first asks for it: every file of every source that has it, in order. A field that is
- * missing or malformed is a broken golden and ends the run with exit 5 and the key path. */
+ * A suite is loaded when a test first asks for it: every file of every source that has it, in
+ * order. A field that is missing or malformed is a broken golden and ends the run with exit 5 and
+ * the key path. */
 #include "context.h"
 
 #include "wire.h"
@@ -213,7 +215,7 @@ void ol_begin_case(ol_test *t, const ol_case *c) {
 
 /* ------------------------------------------------------------------ fields */
 
-static _Noreturn void broken(ol_test *t, const ol_case *c, const char *key, const char *what) {
+static OL_NORETURN void broken(ol_test *t, const ol_case *c, const char *key, const char *what) {
     const ol_source *source = c->src;
     ol_leave_fault(t, OL_EXIT_GOLDEN, "%s/%s: group %s, case %s, key %s: %s", source->dir, c->file,
                    c->group, c->id, key, what);

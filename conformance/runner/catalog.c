@@ -1,7 +1,7 @@
 /* catalog.c: load and check the catalogue; see catalog.h.
  *
- * Every rule that a report, a fingerprint or a grade relies on is checked here once, so that the rest of the judge can
- * trust the tables. Each complaint names the place in the file. */
+ * Every rule that a report, a fingerprint or a grade relies on is checked here once, so that the
+ * rest of the judge can trust the tables. Each complaint names the place in the file. */
 #include "catalog.h"
 
 #include "sha256.h"
@@ -94,7 +94,8 @@ static bool load_checks(ol_test_def *test, const json_t *list, ol_fault *fault) 
     return true;
 }
 
-/* A test rests on earlier ones only, so the order of the catalogue is an order of repair and there is no circle. */
+/* A test rests on earlier ones only, so the order of the catalogue is an order of repair and there
+ * is no circle. */
 static bool load_rests_on(ol_catalog *catalog, size_t index, const json_t *list, ol_fault *fault) {
     ol_test_def *test = &catalog->tests[index];
     for (size_t i = 0; i < json_array_size(list); i++) {

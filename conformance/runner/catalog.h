@@ -1,7 +1,9 @@
-/* catalog.h: the 24 tests as conformance/catalog.json has them, checked and tied to the functions that run them.
+/* catalog.h: the 24 tests as conformance/catalog.json has them, checked and tied to the functions
+ * that run them.
  *
- * A catalogue that lacks a test, has one twice, names a check twice or rests on a test that does not exist is broken,
- * and so is one whose names are not those of ol_test_entries: exit 5. Everything is borrowed from the JSON value. */
+ * A catalogue that lacks a test, has one twice, names a check twice or rests on a test that does
+ * not exist is broken, and so is one whose names are not those of ol_test_entries: exit 5.
+ * Everything is borrowed from the JSON value. */
 #ifndef OL_CATALOG_H
 #define OL_CATALOG_H
 

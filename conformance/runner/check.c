@@ -1,7 +1,8 @@
 /* check.c: record the evaluations of checks; see test.h.
  *
- * Each check counts how often it was evaluated and how often it did not hold, and keeps its first failure in full: what
- * was asked, what came, what was wanted, where, and how far off. The class of a test is that of its first failure. */
+ * Each check counts how often it was evaluated and how often it did not hold, and keeps its first
+ * failure in full: what was asked, what came, what was wanted, where, and how far off. The class of
+ * a test is that of its first failure. */
 #include "context.h"
 
 #include <math.h>
@@ -9,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The state of a check; NULL when it does not count in this run. A name that the catalogue does not have is our bug. */
+/* The state of a check; NULL when it does not count in this run. A name that the catalogue does not
+ * have is our bug. */
 static ol_check_state *find(ol_test *t, const char *name) {
     size_t index = 0;
     const ol_check_def *def = ol_test_check(t->def, name, &index);
@@ -215,7 +217,8 @@ static json_t *describe_diff(const ol_test *t, const ol_diff *diff, const char *
     return first;
 }
 
-/* The worst ratio that each tolerance check saw, in passing too: a pass at 0.35 of the bound is worth knowing. */
+/* The worst ratio that each tolerance check saw, in passing too: a pass at 0.35 of the bound is
+ * worth knowing. */
 static void note_ratio(ol_test *t, const char *name, double ratio) {
     const json_t *old = json_object_get(t->numeric, name);
     if (old == NULL || !(ratio <= json_real_value(old))) {

@@ -103,7 +103,8 @@ static void close_above(int last) {
     }
 }
 
-/* Lay out descriptors 0 to 5: they may stand in each other's place, so all are first moved out of the way. */
+/* Lay out descriptors 0 to 5: they may stand in each other's place, so all are first moved out of
+ * the way. */
 static bool lay_descriptors(const spawn_pipes *p, bool interactive) {
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     int from[6] = {null, p->out[1], p->err[1], p->request[0], p->response[1], p->status[1]};
@@ -124,8 +125,9 @@ static bool lay_descriptors(const spawn_pipes *p, bool interactive) {
 
 #define N_ENV 16
 
-/* The same few variables for every engine, in practice and in an exam. Run times that start a thread for each processor
- * are told to use one, so that memory and processes do not hang on the size of the machine. */
+/* The same few variables for every engine, in practice and in an exam. Run times that start a
+ * thread for each processor are told to use one, so that memory and processes do not hang on the
+ * size of the machine. */
 static void fill_env(char *env[N_ENV + 1], char texts[2][4200], const char *dir,
                      const char *locale) {
     (void)snprintf(texts[0], sizeof texts[0], "HOME=%s", dir);
@@ -265,7 +267,8 @@ static void add_tail(ol_tail *tail, const uint8_t *bytes, size_t n) {
     tail->n_bytes += n;
 }
 
-/* Take what was printed; -1 closes at the end. Only the last bytes are kept, the rest is counted. */
+/* Take what was printed; -1 closes at the end. Only the last bytes are kept, the rest is counted.
+ */
 static bool drain(ol_child *child, int *fd, ol_tail *tail) {
     static uint8_t block[1 << 16];
     for (;;) {
@@ -374,7 +377,8 @@ static bool receive_nothing(ol_child *child, bool *ended) {
     return true;
 }
 
-/* The end of the answers while one was awaited: say how the process ended, or that it lives on without them. */
+/* The end of the answers while one was awaited: say how the process ended, or that it lives on
+ * without them. */
 static bool lost(ol_child *child) {
     for (int i = 0; i < 200 && !child_has_ended(child); i++) {
         (void)poll(NULL, 0, 10);

@@ -1,11 +1,11 @@
 /* child.h: one process of an engine, the talk with it, and how it ended.
  *
- * The judge never blocks on a child: one poll loop sends, receives, drains the captured output and looks at clock and
- * memory. Whatever goes wrong ends as an event (class and sentence), the first one stands, and the child is
- * killed. Nothing in here knows about tests.
+ * The judge never blocks on a child: one poll loop sends, receives, drains the captured output and
+ * looks at clock and memory. Whatever goes wrong ends as an event (class and sentence), the first
+ * one stands, and the child is killed. Nothing in here knows about tests.
  *
- * Clocks: a child is charged its own CPU time. Waiting for a processor is not charged, sleeping is. So a loaded machine
- * does not fail a right engine, and a sleeping engine cannot hide. */
+ * Clocks: a child is charged its own CPU time. Waiting for a processor is not charged, sleeping is.
+ * So a loaded machine does not fail a right engine, and a sleeping engine cannot hide. */
 #ifndef OL_CHILD_H
 #define OL_CHILD_H
 
@@ -37,8 +37,8 @@ typedef struct ol_usage {
     uint64_t max_rss_bytes;
 } ol_usage;
 
-/* Called when the wall limit is over: the CPU time in seconds that the reference engine needs for the same test; 0
- * when it is not known. */
+/* Called when the wall limit is over: the CPU time in seconds that the reference engine needs for
+ * the same test; 0 when it is not known. */
 typedef double ol_baseline_fn(void *ctx);
 
 typedef struct ol_child {
@@ -53,14 +53,17 @@ typedef struct ol_child {
     ol_tail stdout_tail;
     ol_tail stderr_tail;
     ol_event event;
-    ol_usage usage;     /* of children that ended */
-    ol_usage peak;      /* of the living one, by samples */
-    uint64_t start_ns;  /* of the whole test */
-    uint64_t idle_ns;   /* slept while we waited for it */
-    uint64_t waited_ns; /* sum of the waits */
-    uint64_t sample_ns; /* when the last sample was taken */
-    uint64_t busy_ns;   /* CPU and queue time at the last sample */
-    double baseline_s;  /* < 0: not asked yet */
+    ol_usage usage;       /* of children that ended */
+    ol_usage peak;        /* of the living one, by samples */
+    uint64_t start_ns;    /* of the whole test */
+    uint64_t idle_ns;     /* slept while we waited for it */
+    uint64_t waited_ns;   /* sum of the waits */
+    uint64_t sample_ns;   /* when the last sample was taken */
+    uint64_t busy_ns;     /* CPU and queue time at the last sample */
+    bool is_ending;       /* the requests are closed; a clock of its own runs from there */
+    uint64_t end_idle_ns; /* idle_ns and CPU time at that moment */
+    uint64_t end_cpu_ns;
+    double baseline_s; /* < 0: not asked yet */
     ol_baseline_fn *baseline;
     void *baseline_ctx;
     uint64_t peak_address; /* bytes of address space, largest sample */
@@ -68,15 +71,15 @@ typedef struct ol_child {
 
 void ol_child_init(ol_child *child, const ol_engine *engine, const ol_limits *limits);
 
-/* Start a process in its directory; the cage names directory, uid and sandbox. locale: LC_ALL, NULL for "C".
- * false: an event, or the fault that the judge could not do it. */
+/* Start a process in its directory; the cage names directory, uid and sandbox. locale: LC_ALL, NULL
+ * for "C". false: an event, or the fault that the judge could not do it. */
 bool ol_child_start(ol_child *child, const ol_cage *cage, const char *locale, ol_fault *fault);
 
 /* Send a request (seq is added) and return its response, a new reference; NULL with the event. */
 json_t *ol_child_ask(ol_child *child, json_t *request);
 
-/* Close the requests, wait for the end, look for what was left behind. With an event set the process is killed.
- * A clean child has no event after this. */
+/* Close the requests, wait for the end, look for what was left behind. With an event set the
+ * process is killed. A clean child has no event after this. */
 void ol_child_end(ol_child *child);
 
 /* Note an event and kill the process; the first event stands. Always false. */

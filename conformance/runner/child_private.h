@@ -10,8 +10,8 @@ typedef enum child_wait {
     CHILD_WAIT_END = 1,
 } child_wait;
 
-/* Move bytes until the whole answer is in `frame` (CHILD_WAIT_ANSWER) or the process has ended and every pipe is
- * drained (CHILD_WAIT_END). false: an event is set. */
+/* Move bytes until the whole answer is in `frame` (CHILD_WAIT_ANSWER) or the process has ended and
+ * every pipe is drained (CHILD_WAIT_END). false: an event is set. */
 bool child_pump(ol_child *child, child_wait what, const uint8_t *send, size_t n_send,
                 ol_wire_buf *frame);
 

@@ -1,7 +1,8 @@
 /* client.c: requests and responses as a test sees them; see test.h.
  *
- * A response that is no answer never comes back to the test: the event is noted and the test is left. Violations that the
- * testee reports do not end it; they are a matter of integrity when it is judged. */
+ * A response that is no answer never comes back to the test: the event is noted and the test is
+ * left. Violations that the testee reports do not end it; they are a matter of integrity when it is
+ * judged. */
 #include "child_private.h"
 #include "context.h"
 
@@ -18,18 +19,19 @@
 
 #include <cmocka.h>
 
-/* A frame of calls holds at most this much, so that neither side needs much memory for a long list. */
+/* A frame of calls holds at most this much, so that neither side needs much memory for a long list.
+ */
 #define LIST_CALLS_MAX 4096u
 #define LIST_BYTES_MAX ((size_t)1 << 20)
 #define VIOLATIONS_MAX 16u
 
-_Noreturn void ol_leave(ol_test *t) {
+OL_NORETURN void ol_leave(ol_test *t) {
     (void)t;
     fail();
     abort(); /* fail() jumps; the compiler does not know */
 }
 
-_Noreturn void ol_leave_fault(ol_test *t, int exit_code, const char *fmt, ...) {
+OL_NORETURN void ol_leave_fault(ol_test *t, int exit_code, const char *fmt, ...) {
     char text[900];
     va_list args;
     va_start(args, fmt);
@@ -190,8 +192,9 @@ static bool is_reference(const json_t *value, size_t *index, const char **key) {
     return true;
 }
 
-/* A reference counts from the list's start; a frame may begin later. What lies before the frame is known by now and is
- * put in place of the reference; what lies in it is counted from the frame's start. */
+/* A reference counts from the list's start; a frame may begin later. What lies before the frame is
+ * known by now and is put in place of the reference; what lies in it is counted from the frame's
+ * start. */
 static void resolve_references(json_t *request, size_t frame_start, const json_t **results) {
     const char *name;
     json_t *value;
@@ -385,8 +388,8 @@ bool ol_ok(const json_t *response) {
     return json_is_true(json_object_get(response, "ok"));
 }
 
-static _Noreturn void no_result(ol_test *t, const json_t *response, const char *key,
-                                const char *what) {
+static OL_NORETURN void no_result(ol_test *t, const json_t *response, const char *key,
+                                  const char *what) {
     if (!ol_ok(response)) {
         const char *text = json_string_value(json_object_get(response, "text"));
         ol_leave_fault(t, OL_EXIT_INTERNAL, "%s looked for `%s` in a refusal (%s)", t->def->name,

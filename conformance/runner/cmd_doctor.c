@@ -1,5 +1,5 @@
-/* cmd_doctor.c: `ol doctor`: what this machine can do, and what is lacking. Always exit 0 when it could look: a lack is
- * said, not judged. */
+/* cmd_doctor.c: `ol doctor`: what this machine can do, and what is lacking. Always exit 0 when it
+ * could look: a lack is said, not judged. */
 #include "commands.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* cmd_explain.c: `ol explain`: what a test, a check, a verdict class or an exit code means, and where to look. */
+/* cmd_explain.c: `ol explain`: what a test, a check, a verdict class or an exit code means, and
+ * where to look. */
 #include "commands.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
-/* cmd_golden.c: `ol golden verify` checks a goldens folder as `ol check` does, and that no tolerance is without a reason;
- * `ol golden show` lists what is there. */
+/* cmd_golden.c: `ol golden verify` checks a goldens folder as `ol check` does, and that no
+ * tolerance is without a reason; `ol golden show` lists what is there. */
 #include "commands.h"
 
 #include <stdio.h>

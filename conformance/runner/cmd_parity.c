@@ -1,5 +1,6 @@
-/* cmd_parity.c: `ol parity sampler rng`: two implementations and one file: the first draw in which they part, with both
- * bit patterns. It runs the tests that the suites belong to and shows only what differs. */
+/* cmd_parity.c: `ol parity sampler rng`: two implementations and one file: the first draw in which
+ * they part, with both bit patterns. It runs the tests that the suites belong to and shows only
+ * what differs. */
 #include "commands.h"
 
 #include <stdio.h>

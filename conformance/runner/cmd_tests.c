@@ -1,8 +1,9 @@
 /* cmd_tests.c: `ol tests`: the catalogue for people or as JSON, and the checks that nothing proves.
  *
- * A check is proven by a wrong engine that fails it. conformance/proofs.json holds, for each such engine, the checks that
- * it was seen to fail: {"schema": "ol.proofs/1", "engines": [{"id", "kind": "mutant" | "engine", "fails": [check ids]}]}.
- * The mutant matrix writes it; a check id that the catalogue does not have makes it broken. */
+ * A check is proven by a wrong engine that fails it. conformance/proofs.json holds, for each such
+ * engine, the checks that it was seen to fail: {"schema": "ol.proofs/1", "engines": [{"id", "kind":
+ * "mutant" | "engine", "fails": [check ids]}]}. The mutant matrix writes it; a check id that the
+ * catalogue does not have makes it broken. */
 #include "commands.h"
 
 #include <errno.h>

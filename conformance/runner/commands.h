@@ -1,5 +1,5 @@
-/* commands.h: the subcommands of `ol`. Each takes the whole command line, argv[1] being its name, and returns the exit
- * code. */
+/* commands.h: the subcommands of `ol`. Each takes the whole command line, argv[1] being its name,
+ * and returns the exit code. */
 #ifndef OL_COMMANDS_H
 #define OL_COMMANDS_H
 
@@ -15,13 +15,15 @@ int ol_cmd_doctor(int argc, char **argv);
 /* Say why on standard error; the exit code. */
 int ol_complain(const ol_fault *fault);
 
-/* The module that every command may be told, "L10.1", is taken off the words; another one is a usage fault. */
+/* The module that every command may be told, "L10.1", is taken off the words; another one is a
+ * usage fault. */
 bool ol_take_module(ol_options *o, ol_fault *fault);
 
 /* Paths and catalogue, and the folders of goldens: the parts of what follows. */
 bool ol_setup_catalog(ol_run *run, const ol_options *o, ol_fault *fault);
 bool ol_setup_sources(ol_run *run, const ol_options *o, ol_fault *fault);
-/* Fill a run from its options as far as it needs no engine: paths, catalogue, goldens, selection, sandbox, limits. */
+/* Fill a run from its options as far as it needs no engine: paths, catalogue, goldens, selection,
+ * sandbox, limits. */
 bool ol_setup_open(ol_run *run, const ol_options *o, ol_fault *fault);
 /* The run's directory and the engine in it. */
 bool ol_setup_engine(ol_run *run, ol_fault *fault);

@@ -1,4 +1,5 @@
-/* compare.c: see compare.h. Each decision is written so that a NaN on either side ends as "does not hold". */
+/* compare.c: see compare.h. Each decision is written so that a NaN on either side ends as "does not
+ * hold". */
 #include "compare.h"
 
 #include <inttypes.h>
@@ -90,7 +91,8 @@ void ol_value_text(ol_type type, const void *value, char text[OL_VALUE_TEXT]) {
 
 /* ------------------------------------------------------------------ ulp */
 
-/* Fold sign and magnitude into one order: equal steps between neighbours, both zeros in one place. */
+/* Fold sign and magnitude into one order: equal steps between neighbours, both zeros in one place.
+ */
 static int64_t ordered(uint64_t bits, unsigned n_bits) {
     uint64_t sign = (uint64_t)1 << (n_bits - 1);
     int64_t magnitude = (int64_t)(bits & (sign - 1));

@@ -1,8 +1,10 @@
-/* compare.h: the judge's own comparisons. cmocka's float asserts are never used: in 1.1.5 a NaN passes them.
+/* compare.h: the judge's own comparisons. cmocka's float asserts are never used: in 1.1.5 a NaN
+ * passes them.
  *
- * Rules, the same for every type: another length is a difference by itself; bits mode tells +0 from -0; a NaN equals
- * any NaN and nothing else, since payload and sign of a NaN are nobody's promise; where the wanted value is finite and
- * the result is not, that is said before any tolerance. A comparison of nothing with nothing holds. */
+ * Rules, the same for every type: another length is a difference by itself; bits mode tells +0 from
+ * -0; a NaN equals any NaN and nothing else, since payload and sign of a NaN are nobody's promise;
+ * where the wanted value is finite and the result is not, that is said before any tolerance. A
+ * comparison of nothing with nothing holds. */
 #ifndef OL_COMPARE_H
 #define OL_COMPARE_H
 
@@ -30,8 +32,8 @@ typedef enum ol_type {
 
 #define OL_VALUE_TEXT 80
 
-/* What a comparison found. Everything but held, mode, n_got, n_want and the ratio is about the first element that does
- * not hold, and is meaningless when all hold. */
+/* What a comparison found. Everything but held, mode, n_got, n_want and the ratio is about the
+ * first element that does not hold, and is meaningless when all hold. */
 typedef struct ol_diff {
     bool held;
     ol_mode mode;
@@ -65,7 +67,8 @@ ol_diff ol_compare_max_abs(const float *got, size_t n_got, const float *want, si
 ol_diff ol_compare_within(const float *got, size_t n_got, const double *want, const double *allowed,
                           size_t n_want);
 
-/* Representable values between two numbers; false when one is a NaN. Infinity counts as the number after the largest. */
+/* Representable values between two numbers; false when one is a NaN. Infinity counts as the number
+ * after the largest. */
 bool ol_ulp_f32(float a, float b, uint64_t *ulp);
 bool ol_ulp_f64(double a, double b, uint64_t *ulp);
 

@@ -1,7 +1,8 @@
-/* context.h: what stands behind test.h: one test while it runs in its worker process. Private to the runner.
+/* context.h: what stands behind test.h: one test while it runs in its worker process. Private to
+ * the runner.
  *
- * The worker is a fork of the main process, so the tables of the run are there without being sent. What the worker finds
- * goes back as one JSON object (record.c). */
+ * The worker is a fork of the main process, so the tables of the run are there without being sent.
+ * What the worker finds goes back as one JSON object (record.c). */
 #ifndef OL_CONTEXT_H
 #define OL_CONTEXT_H
 
@@ -86,8 +87,8 @@ struct ol_test {
 };
 
 /* Leave the test at once; why is in t->fault or t->child.event. */
-_Noreturn void ol_leave(ol_test *t);
-_Noreturn void ol_leave_fault(ol_test *t, int exit_code, const char *fmt, ...) OL_FORMAT(3, 4);
+OL_NORETURN void ol_leave(ol_test *t);
+OL_NORETURN void ol_leave_fault(ol_test *t, int exit_code, const char *fmt, ...) OL_FORMAT(3, 4);
 
 /* memory.c: JSON references that end with the test. */
 const json_t *ol_keep(ol_test *t, json_t *value); /* steals; a NULL is out of memory and leaves */
@@ -108,20 +109,22 @@ void ol_stop(ol_test *t);          /* end the process, remove its directory */
 json_t *ol_hello(ol_child *child); /* NULL: an event is set */
 void ol_note_violations(ol_test *t, const json_t *response);
 
-/* A JSON string of text that need not be UTF-8, since it may be cut or come from an engine: other bytes become `?`. */
+/* A JSON string of text that need not be UTF-8, since it may be cut or come from an engine: other
+ * bytes become `?`. */
 json_t *ol_json_text(const char *text);
 
 /* record.c: the test line of the log, without what only the main process knows. New reference. */
 json_t *ol_record(ol_test *t, uint64_t wall_ns, int cmocka_failed);
 
-/* worker.c: does the engine load and answer? {"hello": {...}} whatever it answered, {"event": {"class", "text", ...}} when
- * no answer came, or {"fault": ...}. */
+/* worker.c: does the engine load and answer? {"hello": {...}} whatever it answered, {"event":
+ * {"class", "text", ...}} when no answer came, or {"fault": ...}. */
 json_t *ol_run_probe(const ol_setup *setup);
 
-/* worker.c: run one test from start to end; the record, or an object {"fault": {"exit", "text"}}. */
+/* worker.c: run one test from start to end; the record, or an object {"fault": {"exit", "text"}}.
+ */
 json_t *ol_run_test(const ol_setup *setup, const ol_engine *engine, size_t index);
 /* In the worker process: run (OL_PROBE: the probe), write the record to a descriptor, end. */
 #define OL_PROBE SIZE_MAX
-_Noreturn void ol_worker_main(const ol_setup *setup, size_t index, int to);
+OL_NORETURN void ol_worker_main(const ol_setup *setup, size_t index, int to);
 
 #endif

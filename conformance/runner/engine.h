@@ -1,9 +1,9 @@
 /* engine.h: what is judged and how its processes are started.
  *
- * Whatever was given on the command line ends as an ol_engine: a command line for the child. Files that are
- * judged are copied once into the run's private directory and hashed there, so that all 24 tests see the same bytes, a
- * link that is turned between two tests has no effect, and an unprivileged child can read them wherever the original
- * lies. */
+ * Whatever was given on the command line ends as an ol_engine: a command line for the child. Files
+ * that are judged are copied once into the run's private directory and hashed there, so that all 24
+ * tests see the same bytes, a link that is turned between two tests has no effect, and an
+ * unprivileged child can read them wherever the original lies. */
 #ifndef OL_ENGINE_H
 #define OL_ENGINE_H
 
@@ -22,8 +22,8 @@ typedef enum ol_engine_kind {
 typedef struct ol_engine {
     ol_engine_kind kind;
     char given[512]; /* as on the command line; "" for the built-in one */
-    char file
-        [4096]; /* the library or program that is judged, in the run's directory where it was copied */
+    char file[4096]; /* the library or program that is judged, in the run's directory where it was
+                        copied */
     char host[4096]; /* the host that loads it; "" for a testee */
     char sha256[OL_SHA256_TEXT];
     char borrowed[256]; /* modules taken from the reference, "kv, model"; "" for none */
@@ -41,7 +41,8 @@ typedef struct ol_engine {
 
 const char *ol_engine_kind_name(ol_engine_kind kind);
 
-/* The folders and files of this installation, from the executable's own place, or from --root and OL_ROOT. */
+/* The folders and files of this installation, from the executable's own place, or from --root and
+ * OL_ROOT. */
 typedef struct ol_paths {
     char root[4096];    /* holds conformance/catalog.json and goldens/ */
     char bin_dir[4096]; /* holds ol and ol-host */
@@ -53,8 +54,8 @@ bool ol_paths_find(ol_paths *paths, const char *root_option, ol_fault *fault);
 bool ol_paths_make_run_dir(ol_paths *paths, ol_fault *fault);
 void ol_paths_remove_run_dir(ol_paths *paths);
 
-/* Find, copy and hash. `given` is NULL or "" for the built-in engine; `wrap` is NULL or a command line that is put
- * in front. */
+/* Find, copy and hash. `given` is NULL or "" for the built-in engine; `wrap` is NULL or a command
+ * line that is put in front. */
 bool ol_engine_open(ol_engine *engine, const ol_paths *paths, ol_engine_kind kind,
                     const char *given, const char *wrap, ol_fault *fault);
 void ol_engine_clear(ol_engine *engine);

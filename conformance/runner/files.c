@@ -1,8 +1,8 @@
 /* files.c: the directory of the child, and what a test puts there; see test.h.
  *
- * The directory belongs to the child, which may have put anything there: links to elsewhere, folders in the place of
- * files. So every step is taken from a descriptor of the directory, no link is followed, and files are made anew. As root
- * a careless write here would be a write anywhere. */
+ * The directory belongs to the child, which may have put anything there: links to elsewhere,
+ * folders in the place of files. So every step is taken from a descriptor of the directory, no link
+ * is followed, and files are made anew. As root a careless write here would be a write anywhere. */
 #include "child_private.h"
 #include "context.h"
 
@@ -33,7 +33,8 @@ bool ol_dir_make(const ol_setup *setup, const char *path, uid_t uid, ol_fault *f
 
 /* ------------------------------------------------------------------ removal */
 
-/* Remove the entries of an open folder that are no folders; the name of a folder among them, or "". */
+/* Remove what is no folder from an open folder, up to the first folder; its name, or "" when none
+ * is left. false: it cannot be read. */
 static bool clear_level(int fd, char *folder, size_t cap) {
     int again = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = again < 0 ? NULL : fdopendir(again);
@@ -42,63 +43,75 @@ static bool clear_level(int fd, char *folder, size_t cap) {
         child_close(&again);
         return false;
     }
-    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
-        const char *name = entry->d_name;
-        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+    for (struct dirent *e = readdir(dir); folder[0] == '\0' && e != NULL; e = readdir(dir)) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) {
             continue;
         }
-        if (unlinkat(fd, name, 0) != 0 && folder[0] == '\0') {
-            ol_format(folder, cap, "%s", name);
+        if (e->d_type == DT_DIR || unlinkat(fd, e->d_name, 0) != 0) {
+            ol_format(folder, cap, "%s", e->d_name);
         }
     }
     (void)closedir(dir);
     return true;
 }
 
-/* Remove the folders of a level that are empty. */
-static void clear_empty(int fd) {
-    int again = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = again < 0 ? NULL : fdopendir(again);
-    if (dir == NULL) {
-        child_close(&again);
-        return;
+/* The names of the folders on the way down, so that each is removed on the way up. */
+typedef struct way {
+    char (*names)[256];
+    size_t depth;
+    size_t cap;
+} way;
+
+static bool go_down(way *w, const char *name) {
+    if (w->depth == w->cap) {
+        size_t cap = w->cap == 0 ? 16 : 2 * w->cap;
+        char(*names)[256] = realloc(w->names, cap * sizeof *names);
+        if (names == NULL) {
+            return false;
+        }
+        w->names = names;
+        w->cap = cap;
     }
-    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
-            (void)unlinkat(fd, entry->d_name, AT_REMOVEDIR);
+    ol_format(w->names[w->depth++], sizeof w->names[0], "%s", name);
+    return true;
+}
+
+/* One step of the removal from an open folder: the next one to look at, -1 at the end. Consumes fd.
+ */
+static int remove_step(way *w, int fd) {
+    char name[256];
+    int next = -1;
+    if (clear_level(fd, name, sizeof name)) {
+        if (name[0] != '\0' && go_down(w, name)) {
+            (void)fchmodat(fd, name, 0700, 0);
+            next = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        } else if (name[0] == '\0' && w->depth > 0) {
+            next = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+            /* One that will not go away would be found again for ever. */
+            if (next >= 0 && unlinkat(next, w->names[--w->depth], AT_REMOVEDIR) != 0) {
+                child_close(&next);
+            }
         }
     }
-    (void)closedir(dir);
+    child_close(&fd);
+    return next;
 }
 
 void ol_dir_remove(const char *path) {
-    /* Down into the first folder, up when a level has none left: no recursion, however deep an engine has dug. The steps
-     * are bounded, for a folder that will not go away. */
-    enum { STEPS_MAX = 1000000 };
+    /* Down into the first folder, up when a level has none left: no recursion and two descriptors,
+     * however deep an engine has dug. */
+    way w = {.names = NULL};
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    size_t depth = 0;
-    char name[256];
-    for (int step = 0; step < STEPS_MAX && fd >= 0 && clear_level(fd, name, sizeof name); step++) {
-        int next = -1;
-        if (name[0] != '\0') {
-            (void)fchmodat(fd, name, 0700, 0);
-            next = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-            depth++;
-        } else if (depth > 0) {
-            next = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-            depth--;
-            clear_empty(next);
-        }
-        child_close(&fd);
-        fd = next;
+    while (fd >= 0) {
+        fd = remove_step(&w, fd);
     }
-    child_close(&fd);
+    free(w.names);
     (void)rmdir(path);
 }
 
 /* ------------------------------------------------------------------ putting */
 
-static _Noreturn void disturbed(ol_test *t, const char *path, const char *step) {
+static OL_NORETURN void disturbed(ol_test *t, const char *path, const char *step) {
     int why = errno;
     if (why == ENOSPC || why == EDQUOT || why == EIO || why == ENOMEM) {
         ol_leave_fault(t, OL_EXIT_INTERNAL, "%s for the engine: %s: %s", path, step, strerror(why));
@@ -108,7 +121,8 @@ static _Noreturn void disturbed(ol_test *t, const char *path, const char *step) 
     ol_leave(t);
 }
 
-/* Open the folder that a relative path lies in, making it; `name` points at the last part. The caller closes. */
+/* Open the folder that a relative path lies in, making it; `name` points at the last part. The
+ * caller closes. */
 static int open_parent(ol_test *t, const char *path, const char **name) {
     int fd = fcntl(t->dir_fd, F_DUPFD_CLOEXEC, 3);
     const char *at = path;
@@ -293,8 +307,8 @@ static const ol_source *source_of(ol_test *t, const ol_case *c) {
     return &t->setup->sources[0];
 }
 
-static _Noreturn void no_model(ol_test *t, const ol_source *source, const ol_case *c,
-                               const char *model) {
+static OL_NORETURN void no_model(ol_test *t, const ol_source *source, const ol_case *c,
+                                 const char *model) {
     ol_leave_fault(t, OL_EXIT_GOLDEN, "%s: %s%s%s: there is no model %s", source->dir,
                    c == NULL ? t->def->name : c->file, c == NULL ? "" : ": case ",
                    c == NULL ? "" : c->id, model);

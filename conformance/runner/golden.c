@@ -1,7 +1,8 @@
-/* golden.c: check a vectors file against the page, and the host's libm against the probe; see golden.h.
+/* golden.c: check a vectors file against the page, and the host's libm against the probe; see
+ * golden.h.
  *
- * The walk keeps the key path of where it is, so that every fault says it. Values are checked by the tables of
- * golden_rules.c, what hangs together by golden_cross.c. */
+ * The walk keeps the key path of where it is, so that every fault says it. Values are checked by
+ * the tables of golden_rules.c, what hangs together by golden_cross.c. */
 #include "golden.h"
 
 #include "golden_cross.h"
@@ -231,8 +232,8 @@ static const key_rule *find_rule(const key_rule *rules, const char *key) {
     return NULL;
 }
 
-/* Every key known and well formed, every required key there. The tables are at most four deep, and so is the
- * recursion. */
+/* Every key known and well formed, every required key there. The tables are at most four deep, and
+ * so is the recursion. */
 static bool check_object(walk *w, const key_rule *rules, const json_t *object) {
     if (!json_is_object(object)) {
         return bad(w, "is no object");
@@ -265,7 +266,8 @@ static bool check_top(walk *w, const json_t *doc) {
     if (!json_is_object(doc)) {
         return bad(w, "is no object");
     }
-    /* The order is part of the page, so that a file is made by the writer and by nothing else. No text twins here. */
+    /* The order is part of the page, so that a file is made by the writer and by nothing else. No
+     * text twins here. */
     const key_rule *rule = golden_top_rules;
     for (void *at = json_object_iter((json_t *)(uintptr_t)doc); at != NULL;
          at = json_object_iter_next((json_t *)(uintptr_t)doc, at), rule++) {

@@ -1,6 +1,8 @@
-/* golden.h: is a folder of goldens what the page says? The manifest, the vectors files, the libm probe.
+/* golden.h: is a folder of goldens what the page says? The manifest, the vectors files, the libm
+ * probe.
  *
- * Every fault is exit 5 and names the file and the key path. Source: conformance/spec/vectors.md. */
+ * Every fault is exit 5 and names the file and the key path. Source: conformance/spec/vectors.md.
+ */
 #ifndef OL_GOLDEN_H
 #define OL_GOLDEN_H
 

@@ -1,4 +1,5 @@
-/* golden_cross.c: see golden_cross.h. One function a suite, in the order of conformance/spec/vectors.md. */
+/* golden_cross.c: see golden_cross.h. One function a suite, in the order of
+ * conformance/spec/vectors.md. */
 #include "golden_cross.h"
 
 #include <stdint.h>
@@ -32,7 +33,8 @@ static bool is_text(const json_t *body, const char *key, const char *text) {
     return value != NULL && strcmp(value, text) == 0;
 }
 
-/* Is n the product? Counts of a golden are small; a product that wraps is not equal to any length. */
+/* Is n the product? Counts of a golden are small; a product that wraps is not equal to any length.
+ */
 static bool is_product(uint64_t n, uint64_t a, uint64_t b) {
     return a == 0 || b == 0 ? n == 0 : n % a == 0 && n / a == b;
 }

@@ -1,5 +1,5 @@
-/* golden_cross.h: what the keys of a case must be to each other: lengths, models that exist, steps that refer to
- * earlier ones. Private to the golden checks. */
+/* golden_cross.h: what the keys of a case must be to each other: lengths, models that exist, steps
+ * that refer to earlier ones. Private to the golden checks. */
 #ifndef OL_GOLDEN_CROSS_H
 #define OL_GOLDEN_CROSS_H
 

@@ -5,53 +5,53 @@
 #include <string.h>
 
 #define TEXT(k)                                                                                    \
-    { .key = k, .kind = RULE_TEXT, .required = true }
+    { .key = (k), .kind = RULE_TEXT, .required = true }
 #define TEXT_OR(k)                                                                                 \
-    { .key = k, .kind = RULE_TEXT }
+    { .key = (k), .kind = RULE_TEXT }
 #define WORD(k, w)                                                                                 \
-    { .key = k, .kind = RULE_WORD, .required = true, .words = w }
+    { .key = (k), .kind = RULE_WORD, .required = true, .words = (w) }
 #define WORD_OR(k, w)                                                                              \
-    { .key = k, .kind = RULE_WORD, .words = w }
+    { .key = (k), .kind = RULE_WORD, .words = (w) }
 #define COUNT(k)                                                                                   \
-    { .key = k, .kind = RULE_COUNT, .required = true }
+    { .key = (k), .kind = RULE_COUNT, .required = true }
 #define COUNT_OR(k)                                                                                \
-    { .key = k, .kind = RULE_COUNT }
+    { .key = (k), .kind = RULE_COUNT }
 #define BOOL(k)                                                                                    \
-    { .key = k, .kind = RULE_BOOL, .required = true }
+    { .key = (k), .kind = RULE_BOOL, .required = true }
 #define BOOL_OR(k)                                                                                 \
-    { .key = k, .kind = RULE_BOOL }
+    { .key = (k), .kind = RULE_BOOL }
 #define HEX(k, d)                                                                                  \
-    { .key = k, .kind = RULE_HEX, .required = true, .digits = d }
+    { .key = (k), .kind = RULE_HEX, .required = true, .digits = (d) }
 #define HEX_OR(k, d)                                                                               \
-    { .key = k, .kind = RULE_HEX, .digits = d }
+    { .key = (k), .kind = RULE_HEX, .digits = (d) }
 #define HEXES(k, d)                                                                                \
-    { .key = k, .kind = RULE_HEXES, .required = true, .digits = d }
+    { .key = (k), .kind = RULE_HEXES, .required = true, .digits = (d) }
 #define HEXES_OR(k, d)                                                                             \
-    { .key = k, .kind = RULE_HEXES, .digits = d }
+    { .key = (k), .kind = RULE_HEXES, .digits = (d) }
 #define ID(k)                                                                                      \
-    { .key = k, .kind = RULE_INT, .required = true, .low = 0, .high = UINT32_MAX }
+    { .key = (k), .kind = RULE_INT, .required = true, .low = 0, .high = UINT32_MAX }
 #define IDS(k)                                                                                     \
-    { .key = k, .kind = RULE_INTS, .required = true, .low = 0, .high = UINT32_MAX }
+    { .key = (k), .kind = RULE_INTS, .required = true, .low = 0, .high = UINT32_MAX }
 #define IDS_OR(k)                                                                                  \
-    { .key = k, .kind = RULE_INTS, .low = 0, .high = UINT32_MAX }
+    { .key = (k), .kind = RULE_INTS, .low = 0, .high = UINT32_MAX }
 #define INTS(k, l, h)                                                                              \
-    { .key = k, .kind = RULE_INTS, .required = true, .low = l, .high = h }
+    { .key = (k), .kind = RULE_INTS, .required = true, .low = (l), .high = (h) }
 #define BYTES(k)                                                                                   \
-    { .key = k, .kind = RULE_BYTES, .required = true }
+    { .key = (k), .kind = RULE_BYTES, .required = true }
 #define BYTES_OR(k)                                                                                \
-    { .key = k, .kind = RULE_BYTES }
+    { .key = (k), .kind = RULE_BYTES }
 #define PIECES_OR(k)                                                                               \
-    { .key = k, .kind = RULE_PIECES }
+    { .key = (k), .kind = RULE_PIECES }
 #define OBJECT(k, b)                                                                               \
-    { .key = k, .kind = RULE_OBJECT, .required = true, .below = b }
+    { .key = (k), .kind = RULE_OBJECT, .required = true, .below = (b) }
 #define OBJECT_OR(k, b)                                                                            \
-    { .key = k, .kind = RULE_OBJECT, .below = b }
+    { .key = (k), .kind = RULE_OBJECT, .below = (b) }
 #define OBJECTS(k, b)                                                                              \
-    { .key = k, .kind = RULE_OBJECTS, .required = true, .below = b }
+    { .key = (k), .kind = RULE_OBJECTS, .required = true, .below = (b) }
 #define OBJECTS_OR(k, b)                                                                           \
-    { .key = k, .kind = RULE_OBJECTS, .below = b }
+    { .key = (k), .kind = RULE_OBJECTS, .below = (b) }
 #define SHAPE(k)                                                                                   \
-    { .key = k, .kind = RULE_INTS, .required = true, .low = 0, .high = INT64_MAX }
+    { .key = (k), .kind = RULE_INTS, .required = true, .low = 0, .high = INT64_MAX }
 #define END                                                                                        \
     { .key = NULL }
 

@@ -1,4 +1,5 @@
-/* judge.c: names of classes and exit codes, faults, and the few helpers that several files need; see judge.h. */
+/* judge.c: names of classes and exit codes, faults, and the few helpers that several files need;
+ * see judge.h. */
 #include "judge.h"
 
 #include <errno.h>
@@ -184,33 +185,45 @@ static bool read_all(int fd, char *bytes, size_t n_bytes) {
     return true;
 }
 
+/* The bytes of an open regular file; NULL with errno set. */
+static char *read_open(int fd, size_t max, size_t *n_bytes) {
+    struct stat info;
+    if (fstat(fd, &info) != 0) {
+        return NULL;
+    }
+    if (!S_ISREG(info.st_mode)) {
+        errno = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
+        return NULL;
+    }
+    if ((uintmax_t)info.st_size > max) {
+        errno = EFBIG;
+        return NULL;
+    }
+    size_t n = (size_t)info.st_size;
+    char *bytes = malloc(n + 1);
+    if (bytes == NULL) {
+        return NULL;
+    }
+    if (!read_all(fd, bytes, n)) {
+        int why = errno;
+        free(bytes);
+        errno = why;
+        return NULL;
+    }
+    bytes[n] = '\0';
+    *n_bytes = n;
+    return bytes;
+}
+
 char *ol_read_file(const char *path, size_t max, size_t *n_bytes) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return NULL;
     }
-    struct stat info;
-    char *bytes = NULL;
-    int why = 0;
-    if (fstat(fd, &info) != 0) {
-        why = errno;
-    } else if (!S_ISREG(info.st_mode)) {
-        why = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
-    } else if ((uintmax_t)info.st_size > max) {
-        why = EFBIG;
-    } else if ((bytes = malloc((size_t)info.st_size + 1)) == NULL) {
-        why = ENOMEM;
-    } else if (!read_all(fd, bytes, (size_t)info.st_size)) {
-        why = errno;
-    }
+    char *bytes = read_open(fd, max, n_bytes);
+    int why = errno;
     (void)close(fd);
-    if (why != 0) {
-        free(bytes);
-        errno = why;
-        return NULL;
-    }
-    bytes[info.st_size] = '\0';
-    *n_bytes = (size_t)info.st_size;
+    errno = why;
     return bytes;
 }
 

@@ -1,7 +1,8 @@
 /* judge.h: words that every file of the judge uses: verdict classes, exit codes, faults.
  *
- * A fault is why the judge itself cannot go on: the exit code that it leads to and one sentence. The first fault
- * stands. What an engine does wrong is never a fault; it is a class of a test. Source: conformance/spec/judge.md. */
+ * A fault is why the judge itself cannot go on: the exit code that it leads to and one sentence.
+ * The first fault stands. What an engine does wrong is never a fault; it is a class of a test.
+ * Source: conformance/spec/judge.md. */
 #ifndef OL_JUDGE_H
 #define OL_JUDGE_H
 
@@ -24,6 +25,8 @@
 #else
 #define OL_FORMAT(fmt, args)
 #endif
+/* Said as an attribute, which every checker understands. */
+#define OL_NORETURN __attribute__((noreturn))
 
 typedef enum ol_exit {
     OL_EXIT_PASS = 0,
@@ -37,7 +40,8 @@ typedef enum ol_exit {
     OL_EXIT_INTERNAL = 70,
 } ol_exit;
 
-/* Which of two exit codes is reported when both apply: 70, 5, 2, 4, 3, 7, 6, 1, 0, in this order. */
+/* Which of two exit codes is reported when both apply: 70, 5, 2, 4, 3, 7, 6, 1, 0, in this order.
+ */
 int ol_exit_worse(int a, int b);
 const char *ol_exit_meaning(int code); /* NULL for a number that is no exit code */
 
@@ -72,11 +76,12 @@ void ol_format(char *text, size_t cap, const char *fmt, ...) OL_FORMAT(3, 4);
 
 /* Does `name` match a pattern with * and ? ? */
 bool ol_glob(const char *pattern, const char *name);
-/* Edits (insert, delete, change, swap of neighbours) from a to b, for "did you mean"; texts longer than 63 bytes are
- * cut. */
+/* Edits (insert, delete, change, swap of neighbours) from a to b, for "did you mean"; texts longer
+ * than 63 bytes are cut. */
 size_t ol_edit_distance(const char *a, const char *b);
 
-/* A file as one block, NUL-ended behind its bytes. NULL with errno set; at most `max` bytes (EFBIG). free() it. */
+/* A file as one block, NUL-ended behind its bytes. NULL with errno set; at most `max` bytes
+ * (EFBIG). free() it. */
 char *ol_read_file(const char *path, size_t max, size_t *n_bytes);
 
 uint64_t ol_now_ns(void); /* monotonic */

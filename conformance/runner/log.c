@@ -1,12 +1,14 @@
 /* log.c: header and footer of the log `ol.result/1`, and the log as JSON lines.
  *
- * A line a record: one header, a test line for each selected test in the order of the catalogue, one footer. The
- * footer holds the hash of all bytes before it: a log without a footer, or with another hash, is not a log. */
+ * A line a record: one header, a test line for each selected test in the order of the catalogue,
+ * one footer. The footer holds the hash of all bytes before it: a log without a footer, or with
+ * another hash, is not a log. */
 #include "run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -137,6 +139,22 @@ static const char *verdict_of(const ol_run *run) {
     }
 }
 
+/* CPU time and largest process of the judge itself, workers included. */
+static json_t *own_cost(const ol_run *run) {
+    struct rusage own = {.ru_maxrss = 0};
+    (void)getrusage(RUSAGE_SELF, &own);
+    json_int_t us = (json_int_t)(own.ru_utime.tv_sec + own.ru_stime.tv_sec) * 1000000 +
+                    own.ru_utime.tv_usec + own.ru_stime.tv_usec;
+    json_int_t rss = own.ru_maxrss;
+    for (size_t k = 0; k < OL_N_TESTS; k++) {
+        const json_t *judge = json_object_get(run->records[k], "judge");
+        json_int_t worker = json_integer_value(json_object_get(judge, "max_rss_kb"));
+        us += json_integer_value(json_object_get(judge, "cpu_us"));
+        rss = worker > rss ? worker : rss;
+    }
+    return json_pack("{s:I, s:I}", "cpu_ms", us / 1000, "max_rss_kb", rss);
+}
+
 json_t *ol_log_footer(const ol_run *run) {
     json_t *totals = json_object();
     int n_executed = 0;
@@ -151,12 +169,12 @@ json_t *ol_log_footer(const ol_run *run) {
             n_executed++;
         }
     }
-    return json_pack("{s:s, s:o, s:i, s:i, s:i, s:b, s:s, s:i, s:o?, s:I}", "kind", "footer",
+    return json_pack("{s:s, s:o, s:i, s:i, s:i, s:b, s:s, s:i, s:o?, s:I, s:o}", "kind", "footer",
                      "totals", totals, "executed", n_executed, "selected", (int)run->n_selected,
                      "expected", OL_N_TESTS, "complete", (int)is_complete(run), "verdict",
                      verdict_of(run), "exit_code", run->exit_code, "fault",
                      run->fault.exit_code == 0 ? NULL : ol_json_text(run->fault.text), "wall_ms",
-                     (json_int_t)((ol_now_ns() - run->start_ns) / 1000000));
+                     (json_int_t)((ol_now_ns() - run->start_ns) / 1000000), "judge", own_cost(run));
 }
 
 /* ------------------------------------------------------------------ lines */

@@ -1,6 +1,7 @@
 /* main.c: `ol`, the judge: the table of its commands.
  *
- * The exit code says whose move it is (`ol explain EXIT`); it is computed here, in a process that never loads engine code. */
+ * The exit code says whose move it is (`ol explain EXIT`); it is computed here, in a process that
+ * never loads engine code. */
 #include "commands.h"
 
 #include <signal.h>
@@ -65,7 +66,8 @@ static int unknown(const char *name) {
     return OL_EXIT_USAGE;
 }
 
-/* No child reads this process's memory, whatever its uid; under a sanitizer, which looks at itself, it stays open. */
+/* No child reads this process's memory, whatever its uid; under a sanitizer, which looks at itself,
+ * it stays open. */
 static void close_memory(void) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(OL_COVERAGE)
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);

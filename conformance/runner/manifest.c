@@ -1,5 +1,6 @@
-/* manifest.c: the list of all files of a goldens folder with their hashes, and the folder compared with it; see
- * golden.h. A file that is not listed is a fault too: nobody knows where it came from. */
+/* manifest.c: the list of all files of a goldens folder with their hashes, and the folder compared
+ * with it; see golden.h. A file that is not listed is a fault too: nobody knows where it came from.
+ */
 #include "golden.h"
 
 #include <dirent.h>
@@ -243,7 +244,8 @@ bool ol_manifest_verify(const ol_manifest *m, const char *dir, ol_fault *fault) 
     if (!walk(m, dir, "", 0, &n_found, fault)) {
         return false;
     }
-    /* Each file that was found is listed once; if fewer were found, one of the list is not there. */
+    /* Each file that was found is listed once; if fewer were found, one of the list is not there.
+     */
     for (size_t i = 0; n_found != m->n_entries && i < m->n_entries; i++) {
         char full[8800];
         struct stat info;

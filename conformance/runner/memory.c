@@ -1,7 +1,7 @@
 /* memory.c: memory that ends with the test, and the judge's own draws; see test.h.
  *
- * A stack of blocks and JSON references. A test that leaves by longjmp loses nothing, since all of it is freed by whoever
- * called the test. */
+ * A stack of blocks and JSON references. A test that leaves by longjmp loses nothing, since all of
+ * it is freed by whoever called the test. */
 #include "context.h"
 
 #include <stdio.h>

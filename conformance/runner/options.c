@@ -1,4 +1,5 @@
-/* options.c: see options.h. A misspelt option gets the nearest one; an option without its value is named. */
+/* options.c: see options.h. A misspelt option gets the nearest one; an option without its value is
+ * named. */
 #include "options.h"
 
 #include <stdio.h>
@@ -186,7 +187,8 @@ static bool unknown(const char *word, unsigned takes, ol_fault *fault) {
                         word, best);
 }
 
-/* The row of an option, N_OPTIONS if there is none; *value: what stands behind = or, for -jN, behind the letter. */
+/* The row of an option, N_OPTIONS if there is none; *value: what stands behind = or, for -jN,
+ * behind the letter. */
 static size_t find(const char *word, unsigned takes, const char **value) {
     size_t n = strcspn(word, "=");
     *value = word[n] == '=' ? word + n + 1 : NULL;
@@ -229,7 +231,8 @@ bool ol_options_parse(ol_options *o, int argc, char **argv, int first, unsigned 
             }
             value = argv[++i];
         }
-        if (!set(o, table[row].id, value, fault)) {
+        bool needs = table[row].value == VALUE_NEEDED;
+        if (!set(o, table[row].id, needs && value == NULL ? "" : value, fault)) {
             return false;
         }
     }

@@ -51,11 +51,13 @@ enum {
     OL_TAKES_ENGINE = 8,  /* --engine --testee --wrap --timeout -j */
 };
 
-/* Read argv[first..]; every word that is no option is kept. false: usage fault. --root is always taken. */
+/* Read argv[first..]; every word that is no option is kept. false: usage fault. --root is always
+ * taken. */
 bool ol_options_parse(ol_options *o, int argc, char **argv, int first, unsigned takes,
                       ol_fault *fault);
 
-/* The options that name the engine and its treatment, as they would be typed again; for replay lines. */
+/* The options that name the engine and its treatment, as they would be typed again; for replay
+ * lines. */
 void ol_options_engine_text(const ol_options *o, char *text, size_t cap);
 
 #endif

@@ -1,8 +1,8 @@
-/* record.c: what a worker tells the main process about a test: one object, the test line of the log without what only
- * the main process knows (its place, who blocks it, how to replay it).
+/* record.c: what a worker tells the main process about a test: one object, the test line of the log
+ * without what only the main process knows (its place, who blocks it, how to replay it).
  *
- * Class of a test, the worst first: the judge's own fault; integrity; what ended the process; the first failed
- * check. "blocked" is put in by the main process. */
+ * Class of a test, the worst first: the judge's own fault; integrity; what ended the process; the
+ * first failed check. "blocked" is put in by the main process. */
 #include "context.h"
 
 #include <math.h>
@@ -108,13 +108,14 @@ static json_t *cases_json(const ol_test *t) {
     size_t n_all = t->setup->case_id == NULL ? ol_cases_of_golden(t) : 0;
     size_t n_not_reached = n_all > n_golden ? n_all - n_golden : 0;
     n_not_reached = t->is_complete ? 0 : n_not_reached;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "total", (json_int_t)(t->n_cases + n_not_reached),
-                     "passed", (json_int_t)(t->n_cases - n_failed), "failed", (json_int_t)n_failed,
-                     "not_reached", (json_int_t)n_not_reached, "left_out",
-                     (json_int_t)t->n_left_out);
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I}", "total", (json_int_t)t->n_cases + (json_int_t)n_not_reached,
+        "passed", (json_int_t)t->n_cases - (json_int_t)n_failed, "failed", (json_int_t)n_failed,
+        "not_reached", (json_int_t)n_not_reached, "left_out", (json_int_t)t->n_left_out);
 }
 
-/* A complete run evaluates every check that counts. With --case, those of the case; which ones, only the test knows. */
+/* A complete run evaluates every check that counts. With --case, those of the case; which ones,
+ * only the test knows. */
 static const ol_check_def *never_evaluated(const ol_test *t) {
     for (size_t i = 0; i < t->def->n_checks; i++) {
         if (counts(t, i) && t->checks[i].n_done == 0) {

@@ -54,8 +54,8 @@ static bool write_through(const char *path, const char *bytes, size_t n) {
     return ok;
 }
 
-/* Beside the target, so that the rename is one step; and to the disk before it, so that a crash cannot leave an empty
- * file under the name. */
+/* Beside the target, so that the rename is one step; and to the disk before it, so that a crash
+ * cannot leave an empty file under the name. */
 static bool replace(const char *path, const char *bytes, size_t n) {
     char temporary[PATH_MAX + 32];
     ol_format(temporary, sizeof temporary, "%s.tmp-%d", path, (int)getpid());

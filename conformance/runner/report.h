@@ -1,7 +1,8 @@
 /* report.h: the views of a log, and how they get to their place.
  *
- * A report that goes to a file exists from the first moment, as a stub that says so; it is replaced in one step by the
- * finished one. A place that cannot be written is the judge's own fault (exit 70) and leaves no half file. */
+ * A report that goes to a file exists from the first moment, as a stub that says so; it is replaced
+ * in one step by the finished one. A place that cannot be written is the judge's own fault (exit
+ * 70) and leaves no half file. */
 #ifndef OL_REPORT_H
 #define OL_REPORT_H
 
@@ -9,7 +10,8 @@
 
 #include <stdio.h>
 
-/* The finished view, or with stub=true the one that says the run is not finished. free() it; NULL without memory. */
+/* The finished view, or with stub=true the one that says the run is not finished. free() it; NULL
+ * without memory. */
 char *ol_report_make(const ol_run *run, ol_format_kind format, bool stub, size_t *n_bytes);
 
 /* Write all reports of the options that go to files (stub) or all that are left (finished). */

@@ -1,8 +1,8 @@
 /* report_junit.c: the log as JUnit XML in the dialect that Jenkins and its relatives read.
  *
- * One suite for each module. A value that is wrong (fail, refused-wrong) is a <failure>, every other class an <error> with
- * its name as type. Never <skipped>: a graded test cannot be skipped. Text of an engine is inert: what XML 1.0 does
- * not know becomes U+FFFD. */
+ * One suite for each module. A value that is wrong (fail, refused-wrong) is a <failure>, every
+ * other class an <error> with its name as type. Never <skipped>: a graded test cannot be skipped.
+ * Text of an engine is inert: what XML 1.0 does not know becomes U+FFFD. */
 #include "report.h"
 
 #include <stdlib.h>

@@ -1,7 +1,9 @@
-/* report_text.c: the log for people: a line for each test as it ends, then a table, the failures, the verdict.
+/* report_text.c: the log for people: a line for each test as it ends, then a table, the failures,
+ * the verdict.
  *
- * On a terminal a live line shows what is running. A failure says what was asked, what came and what was wanted with
- * both bit patterns, where it stands, how far off it is, where to read, and how to replay just that case. */
+ * On a terminal a live line shows what is running. A failure says what was asked, what came and
+ * what was wanted with both bit patterns, where it stands, how far off it is, where to read, and
+ * how to replay just that case. */
 #include "report.h"
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* run.c: scheduling; see run.h.
  *
- * A worker is a fork that runs one test and sends one JSON object through a pipe. One that dies, hangs or sends something
- * else is the judge's own fault and is reported as that, for its test alone. */
+ * A worker is a fork that runs one test and sends one JSON object through a pipe. One that dies,
+ * hangs or sends something else is the judge's own fault and is reported as that, for its test
+ * alone. */
 #include "run.h"
 
 #include "child_private.h"
@@ -195,8 +196,8 @@ void ol_run_fill(ol_run *run, ol_class cls, const char *text) {
     }
 }
 
-/* A fault that a worker met: a broken golden or an engine that cannot be started end the run, one of our own is the
- * record of its test. false: the run ends. */
+/* A fault that a worker met: a broken golden or an engine that cannot be started end the run, one
+ * of our own is the record of its test. false: the run ends. */
 static bool take_fault(ol_run *run, size_t index, const json_t *fault) {
     int code = (int)json_integer_value(json_object_get(fault, "exit"));
     const char *text = json_string_value(json_object_get(fault, "text"));
@@ -386,7 +387,8 @@ static bool has_class(const json_t *record, ol_class cls) {
     return name != NULL && strcmp(name, ol_class_name(cls)) == 0;
 }
 
-/* Prerequisites that ran and did not pass. A failed test that has one is blocked: its checks stand as they are. */
+/* Prerequisites that ran and did not pass. A failed test that has one is blocked: its checks stand
+ * as they are. */
 static void mark_blocked(ol_run *run, size_t index) {
     const ol_test_def *test = &run->setup.catalog.tests[index];
     json_t *record = run->records[index];

@@ -31,8 +31,8 @@ typedef struct ol_run {
 /* Choose by --only, --kind and --case; a name that is none is exit 4 with the nearest. */
 bool ol_run_select(ol_run *run, ol_fault *fault);
 
-/* Ask the engine who it is. false: the fault (exit 3: it cannot be judged). An engine that gives no answer for another
- * reason marks every selected test with the class of that, and this is true. */
+/* Ask the engine who it is. false: the fault (exit 3: it cannot be judged). An engine that gives no
+ * answer for another reason marks every selected test with the class of that, and this is true. */
 bool ol_run_probe_engine(ol_run *run, ol_fault *fault);
 
 /* Run all selected tests. A fault of a golden ends the run and is in run->fault. */
@@ -49,7 +49,8 @@ void ol_run_clear(ol_run *run);
 /* log.c */
 json_t *ol_log_header(const ol_run *run);
 json_t *ol_log_footer(const ol_run *run);
-/* The whole log as JSON lines; the footer's hash of the lines before it is put in here. free() it. */
+/* The whole log as JSON lines; the footer's hash of the lines before it is put in here. free() it.
+ */
 char *ol_log_text(const ol_run *run, size_t *n_bytes);
 
 #endif

@@ -1,7 +1,8 @@
-/* sandbox.c: limits, uid, namespaces; what the machine offers. The filter and Landlock are in sandbox_filter.c.
+/* sandbox.c: limits, uid, namespaces; what the machine offers. The filter and Landlock are in
+ * sandbox_filter.c.
  *
- * Everything from ol_cage_enter on runs between fork and exec of a process with one thread, so the C library is
- * usable. Order matters and is said where it does. */
+ * Everything from ol_cage_enter on runs between fork and exec of a process with one thread, so the
+ * C library is usable. Order matters and is said where it does. */
 #include "sandbox_filter.h"
 
 #include <errno.h>
@@ -27,8 +28,9 @@
 #define UID_RANGE_EACH 1000u
 
 ol_limits ol_limits_default(void) {
-    /* One GiB of memory is some fifty times what the largest test needs of the reference engine. The address space
-     * may be larger since run times of other languages reserve much more than they touch. */
+    /* One GiB of memory is some fifty times what the largest test needs of the reference engine.
+     * The address space may be larger since run times of other languages reserve much more than
+     * they touch. */
     return (ol_limits){
         .wall_s = 60,
         .cpu_factor = 20,
@@ -131,7 +133,8 @@ void ol_sandbox_text(const ol_sandbox *sandbox, char *have, size_t have_cap, cha
 /* ------------------------------------------------------------------ entering */
 
 static bool limit(int what, uint64_t value) {
-    /* Soft and hard alike, so that it cannot be raised again; never above a limit that we are under ourselves. */
+    /* Soft and hard alike, so that it cannot be raised again; never above a limit that we are under
+     * ourselves. */
     struct rlimit old;
     if (getrlimit((__rlimit_resource_t)what, &old) != 0) {
         return false;
@@ -213,7 +216,8 @@ const char *ol_cage_enter(const ol_cage *cage, const char *path) {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
         return "no_new_privs";
     }
-    /* Before the uid is dropped, since rules need descriptors of folders that the new uid cannot reach. */
+    /* Before the uid is dropped, since rules need descriptors of folders that the new uid cannot
+     * reach. */
     if (sandbox->landlock_abi > 0) {
         const char *step = ol_landlock_enter(cage);
         if (step != NULL) {

@@ -3,13 +3,14 @@
  * Layers, each used when it is there and named in the report's header when it is not:
  *   uid        as root, an unprivileged uid of the child's own, no groups, no capabilities
  *   limits     memory, file size, descriptors, CPU, processes (with an own uid), no core files
- *   seccomp    no exec, no second process, no ptrace, no sockets, no signals to others: ends the child by SIGSYS
- *   landlock   only the engine, the system's libraries and the child's own directory can be read
- *   namespace  where there is no Landlock and we are root: the goldens and the project are mounted over
- *   subreaper  what outlives the child comes to the judge and is ended
- * What is checked inside the engine's own address space catches mistakes, not forgers.
+ *   seccomp    no exec, no second process, no ptrace, no sockets, no signals to others: ends the
+ * child by SIGSYS landlock   only the engine, the system's libraries and the child's own directory
+ * can be read namespace  where there is no Landlock and we are root: the goldens and the project
+ * are mounted over subreaper  what outlives the child comes to the judge and is ended What is
+ * checked inside the engine's own address space catches mistakes, not forgers.
  *
- * All functions named _enter run in the child between fork and exec. Source: conformance/spec/judge.md. */
+ * All functions named _enter run in the child between fork and exec. Source:
+ * conformance/spec/judge.md. */
 #ifndef OL_SANDBOX_H
 #define OL_SANDBOX_H
 
@@ -32,10 +33,10 @@ ol_limits ol_limits_default(void);
 
 /* What this machine offers; found once, before the first child. */
 typedef struct ol_sandbox {
-    bool own_uid; /* we are root and can drop */
-    bool
-        uid_range; /* uids of a range are ours alone, so processes of a uid can be counted and ended */
-    uid_t uid;     /* the first of the range, or 65534 for all */
+    bool own_uid;   /* we are root and can drop */
+    bool uid_range; /* uids of a range are ours alone, so processes of a uid can be counted and
+                       ended */
+    uid_t uid;      /* the first of the range, or 65534 for all */
     bool seccomp;
     int landlock_abi; /* 0: none */
     bool mount_ns;
@@ -64,11 +65,13 @@ typedef struct ol_cage {
 /* The uid of child number n. */
 uid_t ol_sandbox_uid(const ol_sandbox *sandbox, unsigned n);
 
-/* Enter the cage; on failure a word for the step that failed (errno set), NULL when all is well. The one exec that
- * may follow must be given `path` as its pathname pointer; the filter knows the child by that address. */
+/* Enter the cage; on failure a word for the step that failed (errno set), NULL when all is well.
+ * The one exec that may follow must be given `path` as its pathname pointer; the filter knows the
+ * child by that address. */
 const char *ol_cage_enter(const ol_cage *cage, const char *path);
 
-/* A copy of the path at an address that nobody can guess; the filter lets exec pass for it alone. */
+/* A copy of the path at an address that nobody can guess; the filter lets exec pass for it alone.
+ */
 char *ol_cage_exec_path(const char *path);
 
 #endif

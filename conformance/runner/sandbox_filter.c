@@ -1,14 +1,17 @@
-/* sandbox_filter.c: which system calls end a child (libseccomp) and which files it can open (Landlock).
+/* sandbox_filter.c: which system calls end a child (libseccomp) and which files it can open
+ * (Landlock).
  *
- * The filter is a list of what is forbidden, not of what is allowed: an engine in any language must run, and the
- * list holds what leaves the process (exec, fork, sockets, signals, other processes' memory, kernel interfaces). A
- * forbidden call ends the process by SIGSYS, which the judge reports as a matter of integrity.
+ * The filter is a list of what is forbidden, not of what is allowed: an engine in any language must
+ * run, and the list holds what leaves the process (exec, fork, sockets, signals, other processes'
+ * memory, kernel interfaces). A forbidden call ends the process by SIGSYS, which the judge reports
+ * as a matter of integrity.
  *
- * The filter must be there before the engine's first instruction, that is before exec; and exec is what it forbids.
- * So it lets exec pass for one pathname pointer, which lies at an address drawn at random and is gone with the old
- * address space: the engine cannot repeat the call.
+ * The filter must be there before the engine's first instruction, that is before exec; and exec is
+ * what it forbids. So it lets exec pass for one pathname pointer, which lies at an address drawn at
+ * random and is gone with the old address space: the engine cannot repeat the call.
  *
- * Landlock has no header on older systems, so its three calls and few constants are written out here. */
+ * Landlock has no header on older systems, so its three calls and few constants are written out
+ * here. */
 #include "sandbox_filter.h"
 
 #include <errno.h>
@@ -63,7 +66,8 @@ static const int forbidden[] = {
     SCMP_SYS(move_mount),
 };
 
-/* A library has no use for them; a run time of another language may try them and must be able to go on without. */
+/* A library has no use for them; a run time of another language may try them and must be able to go
+ * on without. */
 static const int outside[] = {
     SCMP_SYS(socket), SCMP_SYS(socketpair), SCMP_SYS(connect), SCMP_SYS(bind),
     SCMP_SYS(shmget), SCMP_SYS(semget),     SCMP_SYS(msgget),  SCMP_SYS(mq_open),
@@ -107,7 +111,8 @@ static bool add_rules(scmp_filter_ctx filter, bool sanitized, bool may_exec, con
     for (size_t i = 0; ok && i < sizeof signal_calls / sizeof *signal_calls; i++) {
         ok = add_compare(filter, KILL, signal_calls[i], SCMP_A0(SCMP_CMP_NE, self, 0));
     }
-    /* Its flags lie in memory where a filter cannot read them; the C library falls back to clone. */
+    /* Its flags lie in memory where a filter cannot read them; the C library falls back to clone.
+     */
     ok = ok && add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3));
     /* It does system calls without making them. */
     ok = ok && add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(io_uring_setup));

@@ -1,11 +1,12 @@
-/* sandbox_filter.h: the two kernel filters of the cage, seccomp and Landlock. Private to the sandbox. */
+/* sandbox_filter.h: the two kernel filters of the cage, seccomp and Landlock. Private to the
+ * sandbox. */
 #ifndef OL_SANDBOX_FILTER_H
 #define OL_SANDBOX_FILTER_H
 
 #include "sandbox.h"
 
-/* Load the system-call filter; NULL, or a word for the step that failed. exec passes for the pathname pointer `path`
- * alone, or for any with may_exec. */
+/* Load the system-call filter; NULL, or a word for the step that failed. exec passes for the
+ * pathname pointer `path` alone, or for any with may_exec. */
 const char *ol_filter_load(bool sanitized, bool may_exec, const char *path);
 
 int ol_landlock_abi(void); /* 0 when the kernel has none */

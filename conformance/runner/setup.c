@@ -1,7 +1,7 @@
 /* setup.c: from options to a run that can start; see commands.h.
  *
- * Order: what is cheap and the caller's mistake first, then the goldens, then the engine. Nothing is graded on a broken
- * golden, so all of them are checked whatever is selected. */
+ * Order: what is cheap and the caller's mistake first, then the goldens, then the engine. Nothing
+ * is graded on a broken golden, so all of them are checked whatever is selected. */
 #include "commands.h"
 
 #include <stdio.h>
@@ -38,8 +38,8 @@ bool ol_setup_catalog(ol_run *run, const ol_options *o, ol_fault *fault) {
     return ol_catalog_load(&setup->catalog, path, fault);
 }
 
-/* The published goldens come first, since tests take their models from the first source; --goldens adds folders. A
- * course may ship without the published ones. */
+/* The published goldens come first, since tests take their models from the first source; --goldens
+ * adds folders. A course may ship without the published ones. */
 bool ol_setup_sources(ol_run *run, const ol_options *o, ol_fault *fault) {
     ol_setup *setup = &run->setup;
     char published[4200];

@@ -1,5 +1,6 @@
-/* sha256.c: see sha256.h. The constants are the fractional parts of the square and cube roots of the first primes, as
- * FIPS 180-4 lists them; the self-test compares against the standard's own examples. */
+/* sha256.c: see sha256.h. The constants are the fractional parts of the square and cube roots of
+ * the first primes, as FIPS 180-4 lists them; the self-test compares against the standard's own
+ * examples. */
 #include "sha256.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* sha256.h: SHA-256 (FIPS 180-4), our own few lines, so that the judge needs no cryptography library. */
+/* sha256.h: SHA-256 (FIPS 180-4), our own few lines, so that the judge needs no cryptography
+ * library. */
 #ifndef OL_SHA256_H
 #define OL_SHA256_H
 

@@ -71,27 +71,32 @@ static bool is_vectors_name(const char *path) {
            strcmp(path, "MANIFEST.json") != 0 && strcmp(path, "libm.probe.json") != 0;
 }
 
-static bool add_vectors(ol_source *source, const ol_entry *entry, ol_fault *fault) {
-    ol_vectors v = {.name = strdup(entry->path)};
-    memcpy(v.sha256, entry->sha256, sizeof v.sha256);
+static bool describe(ol_vectors *v, const ol_source *source, const ol_entry *entry,
+                     ol_fault *fault) {
     json_t *doc = ol_source_load(source, entry->path, fault);
     if (doc == NULL || !ol_golden_check(source, entry->path, doc, fault)) {
         json_decref(doc);
-        free(v.name);
         return false;
     }
-    v.suite = strdup(json_string_value(json_object_get(doc, "suite")));
-    v.n_cases = (size_t)json_integer_value(json_object_get(doc, "n_cases"));
+    memcpy(v->sha256, entry->sha256, sizeof v->sha256);
+    v->name = strdup(entry->path);
+    v->suite = strdup(json_string_value(json_object_get(doc, "suite")));
+    v->n_cases = (size_t)json_integer_value(json_object_get(doc, "n_cases"));
     json_decref(doc);
+    return v->name != NULL && v->suite != NULL;
+}
+
+static bool add_vectors(ol_source *source, const ol_entry *entry, ol_fault *fault) {
     ol_vectors *vectors = realloc(source->vectors, (source->n_vectors + 1) * sizeof *vectors);
-    if (vectors == NULL || v.name == NULL || v.suite == NULL) {
-        free(v.name);
-        free(v.suite);
+    if (vectors == NULL) {
         return ol_fault_set(fault, OL_EXIT_INTERNAL, "out of memory for goldens");
     }
-    vectors[source->n_vectors++] = v;
     source->vectors = vectors;
-    return true;
+    /* Counted at once, so that whatever was filled in is freed with the source. */
+    ol_vectors *v = &vectors[source->n_vectors++];
+    *v = (ol_vectors){.name = NULL};
+    return describe(v, source, entry, fault) ||
+           ol_fault_set(fault, OL_EXIT_INTERNAL, "out of memory for goldens");
 }
 
 static bool fill(ol_source *source, const ol_manifest *manifest, ol_fault *fault) {

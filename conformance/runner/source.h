@@ -1,8 +1,9 @@
 /* source.h: a folder of goldens: its manifest, its vectors files by suite, its models.
  *
- * The main process opens every source once: hashes all files, checks every vectors file against the page, checks the
- * libm probe, and keeps only the table. A worker reads again just the files of its test. So the judge's memory is that of
- * one file, and nothing is graded on a broken golden. Source: conformance/spec/vectors.md. */
+ * The main process opens every source once: hashes all files, checks every vectors file against the
+ * page, checks the libm probe, and keeps only the table. A worker reads again just the files of its
+ * test. So the judge's memory is that of one file, and nothing is graded on a broken golden.
+ * Source: conformance/spec/vectors.md. */
 #ifndef OL_SOURCE_H
 #define OL_SOURCE_H
 

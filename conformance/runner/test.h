@@ -46,8 +46,9 @@ float ol_rand_normal(ol_test *t);               /* about N(0, 1), f32 */
 void *ol_alloc(ol_test *t,
                size_t n_bytes); /* zeroed, aligned for anything, freed at the end of the test */
 char *ol_text(ol_test *t, const char *fmt, ...) OL_PRINTF(2, 3); /* formatted into such memory */
-/* For loops over much data: everything that came from ol_alloc, a response or a getter after the mark is freed. The judge
- * may hold 64 MiB in all, so a sweep releases what it has looked at. Cases of goldens stay. */
+/* For loops over much data: everything that came from ol_alloc, a response or a getter after the
+ * mark is freed. The judge may hold 64 MiB in all, so a sweep releases what it has looked at. Cases
+ * of goldens stay. */
 uint64_t ol_mark(const ol_test *t);
 void ol_release(ol_test *t, uint64_t mark);
 
@@ -147,7 +148,8 @@ const json_t **ol_list_run(ol_list *list); /* [ol_list_len] responses; empties t
  * gone. */
 void ol_restart(ol_test *t);
 
-/* The same with LC_ALL set to `locale` in the new child; false, and no new child, where it is not installed. */
+/* The same with LC_ALL set to `locale` in the new child; false, and no new child, where it is not
+ * installed. */
 bool ol_restart_locale(ol_test *t, const char *locale);
 
 /* Numbers into requests: new references. */
@@ -203,9 +205,9 @@ bool ol_check_int(ol_test *t, const char *name, int64_t got, int64_t want, const
 bool ol_check_u64(ol_test *t, const char *name, uint64_t got, uint64_t want, const char *what);
 bool ol_check_f64_bits(ol_test *t, const char *name, double got, double want, const char *what);
 
-/* Arrays: the lengths are compared too; a NaN equals any NaN and nothing else; the first difference is recorded with index, both bit
- * patterns and the ulp distance. Where `want` is finite and `got` is not, the message says so
- * before any tolerance. */
+/* Arrays: the lengths are compared too; a NaN equals any NaN and nothing else; the first difference
+ * is recorded with index, both bit patterns and the ulp distance. Where `want` is finite and `got`
+ * is not, the message says so before any tolerance. */
 bool ol_check_u8s(ol_test *t, const char *name, const uint8_t *got, size_t n_got,
                   const uint8_t *want, size_t n_want, const char *what);
 bool ol_check_i8s(ol_test *t, const char *name, const int8_t *got, size_t n_got, const int8_t *want,

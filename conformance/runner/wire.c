@@ -1,7 +1,7 @@
 /* wire.c: frames and numbers of the testee protocol; see wire.h.
  *
- * Invariant: a frame that is announced longer than the limit is never read, and memory grows with the bytes that
- * arrived, so a peer cannot make the other side allocate by announcing. */
+ * Invariant: a frame that is announced longer than the limit is never read, and memory grows with
+ * the bytes that arrived, so a peer cannot make the other side allocate by announcing. */
 #include "wire.h"
 
 #include <errno.h>
@@ -245,8 +245,9 @@ json_t *ol_wire_array(const char *type, const void *data, size_t n) {
     if (text == NULL) {
         return NULL;
     }
-    /* The bytes wait in the second half of the text while the digits fill it from the front: digit pair i is written
-     * after byte i was read, since 2 i + 1 < n_bytes + i + 1 for every i < n_bytes. */
+    /* The bytes wait in the second half of the text while the digits fill it from the front: digit
+     * pair i is written after byte i was read, since 2 i + 1 < n_bytes + i + 1 for every i <
+     * n_bytes. */
     uint8_t *bytes = (uint8_t *)text + n_bytes + 1;
     if (n_bytes > 0) {
         memcpy(bytes, data, n_bytes);

@@ -1,8 +1,9 @@
-/* worker.c: one test from start to end, in a process of its own: start the engine, let cmocka drive the test, end the
- * engine, put the record together.
+/* worker.c: one test from start to end, in a process of its own: start the engine, let cmocka drive
+ * the test, end the engine, put the record together.
  *
- * cmocka runs a group of exactly one test, of the catalogue's name. It catches signals in the test's code and jumps out of
- * a test that is left; what it prints is of no use to anyone and is muted. Its verdict is compared with our own. */
+ * cmocka runs a group of exactly one test, of the catalogue's name. It catches signals in the
+ * test's code and jumps out of a test that is left; what it prints is of no use to anyone and is
+ * muted. Its verdict is compared with our own. */
 #include "child_private.h"
 #include "context.h"
 
@@ -14,13 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-/* FNV-1a of the name: a fixed seed for each test that does not hang on its place in the catalogue. */
+#define WORKER_CPU_S 600 /* two to three hundred times what any test needs */
+
+/* FNV-1a of the name: a fixed seed for each test that does not hang on its place in the catalogue.
+ */
 static uint64_t seed_of(const char *name) {
     uint64_t hash = UINT64_C(14695981039346656037);
     for (; *name != '\0'; name++) {
@@ -60,8 +65,9 @@ typedef struct baseline_ctx {
     ol_test *t;
 } baseline_ctx;
 
-/* In a process of its own that shares nothing with the child under test: close its pipes, or it would not see their end. */
-static _Noreturn void time_reference(const baseline_ctx *b, int to) {
+/* In a process of its own that shares nothing with the child under test: close its pipes, or it
+ * would not see their end. */
+static OL_NORETURN void time_reference(const baseline_ctx *b, int to) {
     ol_child *other = &b->t->child;
     child_close(&other->to);
     child_close(&other->from);
@@ -73,8 +79,8 @@ static _Noreturn void time_reference(const baseline_ctx *b, int to) {
     _exit(write(to, &cpu_s, sizeof cpu_s) == (ssize_t)sizeof cpu_s ? 0 : 1);
 }
 
-/* The reference engine's CPU seconds for this test, 0 when they cannot be had. The child under test runs on meanwhile,
- * on its own clock. */
+/* The reference engine's CPU seconds for this test, 0 when they cannot be had. The child under test
+ * runs on meanwhile, on its own clock. */
 static double baseline(void *ctx) {
     baseline_ctx *b = ctx;
     int fds[2];
@@ -193,15 +199,39 @@ json_t *ol_run_probe(const ol_setup *setup) {
     return answer;
 }
 
+/* What the judge itself used for this test: a class of 300 pays for it. */
+static void note_own_cost(json_t *record) {
+    struct rusage own;
+    if (getrusage(RUSAGE_SELF, &own) == 0 && record != NULL) {
+        long us = (own.ru_utime.tv_sec + own.ru_stime.tv_sec) * 1000000 + own.ru_utime.tv_usec +
+                  own.ru_stime.tv_usec;
+        (void)json_object_set_new(record, "judge",
+                                  json_pack("{s:I, s:I}", "cpu_us", (json_int_t)us, "max_rss_kb",
+                                            (json_int_t)own.ru_maxrss));
+    }
+}
+
+/* A loop without end in a test is our bug and must not hold up a class: SIGXCPU ends the worker,
+ * and the main process reports that. The child sets limits of its own. */
+static void bound_own_time(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_CPU, &limit) == 0) {
+        limit.rlim_cur = WORKER_CPU_S < limit.rlim_max ? WORKER_CPU_S : limit.rlim_max;
+        (void)setrlimit(RLIMIT_CPU, &limit);
+    }
+}
+
 void ol_worker_main(const ol_setup *setup, size_t index, int to) {
     (void)signal(SIGPIPE, SIG_IGN);
     (void)umask(022);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     if (!setup->engine.interactive) {
         mute();
+        bound_own_time();
     }
     json_t *record =
         index == OL_PROBE ? ol_run_probe(setup) : ol_run_test(setup, &setup->engine, index);
+    note_own_cost(record);
     char *text = record == NULL ? NULL : json_dumps(record, JSON_COMPACT);
     size_t n = text == NULL ? 0 : strlen(text);
     size_t n_sent = 0;
