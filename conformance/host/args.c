@@ -166,7 +166,7 @@ void host_put_bool(json_t *out, const char *key, bool v) {
 }
 
 void host_put_text(json_t *out, const char *key, const char *text) {
-    json_t *value = json_string(text);
+    json_t *value = text == NULL ? json_null() : json_string(text);
     if (value == NULL) {
         char ascii[HOST_TEXT_CAP];
         size_t n = 0;

@@ -146,8 +146,7 @@ size_t host_mul(host *h, size_t a, size_t b);
 void host_put(json_t *out, const char *key, json_t *value); /* steals; NULL is dropped */
 void host_put_int(json_t *out, const char *key, uint64_t v);
 void host_put_bool(json_t *out, const char *key, bool v);
-void host_put_text(json_t *out, const char *key,
-                   const char *text); /* made ASCII when it is no UTF-8 */
+void host_put_text(json_t *out, const char *key, const char *text); /* ASCII if no UTF-8 */
 void host_put_u64(json_t *out, const char *key, uint64_t v);
 void host_put_f64(json_t *out, const char *key, double v);
 void host_put_array(json_t *out, const char *key, const char *type, const void *v, size_t n);

@@ -9,8 +9,11 @@ json_t *ask_rng_json(naive_rng rng) {
     return json_pack("{s:o, s:o}", "state", ol_u64(rng.state), "inc", ol_u64(rng.inc));
 }
 
-naive_rng ask_rng_of(ol_test *t, const json_t *response) {
+naive_rng ask_rng_of(ol_test *t, const char *name, const json_t *response) {
     const json_t *value = json_object_get(response, "rng");
+    if (!ol_check(t, name, json_is_object(value), "the answer has no generator")) {
+        return (naive_rng){0};
+    }
     naive_rng rng = {.state = ol_res_u64(t, value, "state"), .inc = ol_res_u64(t, value, "inc")};
     return rng;
 }

@@ -6,7 +6,9 @@
 #include "naive_sampler.h"
 
 json_t *ask_rng_json(naive_rng rng); /* new reference */
-naive_rng ask_rng_of(ol_test *t, const json_t *response);
+/* The generator of an answer, which a refusal has too. An answer without is a failure of the check `name`, and gives
+ * zeros. */
+naive_rng ask_rng_of(ol_test *t, const char *name, const json_t *response);
 
 /* All arguments of `sample` but the generator. New reference. */
 json_t *ask_args(const naive_input *in);

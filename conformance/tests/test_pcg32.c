@@ -24,6 +24,9 @@ static const json_t *engine_run(ol_test *t, const char *op, naive_rng rng, uint6
 static void check_outputs(ol_test *t, const char *name, naive_rng rng, uint64_t skip,
                           const uint32_t *want, size_t n_want) {
     const json_t *answer = engine_run(t, "pcg32_next", rng, skip, n_want);
+    if (!ol_check_ok(t, name, answer, "pcg32_next")) {
+        return;
+    }
     size_t n = 0;
     const uint32_t *got = ol_res_u32s(t, answer, "outputs", &n);
     ol_check_u32s(t, name, got, n, want, n_want, "outputs");
@@ -32,6 +35,9 @@ static void check_outputs(ol_test *t, const char *name, naive_rng rng, uint64_t 
 static void check_uniforms(ol_test *t, const char *name, naive_rng rng, uint64_t skip,
                            const double *want, size_t n_want) {
     const json_t *answer = engine_run(t, "pcg32_uniform", rng, skip, n_want);
+    if (!ol_check_ok(t, name, answer, "pcg32_uniform")) {
+        return;
+    }
     size_t n = 0;
     const double *got = ol_res_f64s(t, answer, "values", &n);
     ol_check_f64s_bits(t, name, got, n, want, n_want, "uniforms");
@@ -39,9 +45,9 @@ static void check_uniforms(ol_test *t, const char *name, naive_rng rng, uint64_t
 
 /* ------------------------------------------------------------------ the golden */
 
-static naive_rng new_of_case(ol_test *t, const ol_case *c) {
+static naive_rng new_of_case(ol_test *t, const char *name, const ol_case *c) {
     uint64_t seed = ol_get_u64(t, c, c->body, "seed");
-    return ask_rng_of(t, engine_new(t, seed, ol_get_u64(t, c, c->body, "seq")));
+    return ask_rng_of(t, name, engine_new(t, seed, ol_get_u64(t, c, c->body, "seq")));
 }
 
 static void case_next(ol_test *t, const ol_case *c) {
@@ -49,14 +55,14 @@ static void case_next(ol_test *t, const ol_case *c) {
     const uint32_t *want = ol_get_u32s(t, c, c->body, "outputs", &n);
     uint64_t skip = ol_get_count_or(t, c, c->body, "skip", 0);
     const char *name = skip + n >= LONG_RUN_MIN ? "long_run" : "next_u32";
-    check_outputs(t, name, new_of_case(t, c), skip, want, n);
+    check_outputs(t, name, new_of_case(t, name, c), skip, want, n);
 }
 
 static void case_uniform(ol_test *t, const ol_case *c) {
     size_t n = 0;
     const double *want = ol_get_f64s(t, c, c->body, "values", &n);
     uint64_t skip = ol_get_count_or(t, c, c->body, "skip", 0);
-    check_uniforms(t, "uniform_f64", new_of_case(t, c), skip, want, n);
+    check_uniforms(t, "uniform_f64", new_of_case(t, "uniform_f64", c), skip, want, n);
 }
 
 static void case_child_seed(ol_test *t, const ol_case *c) {
@@ -64,6 +70,9 @@ static void case_child_seed(ol_test *t, const ol_case *c) {
     uint64_t purpose = ol_get_u64(t, c, c->body, "purpose");
     const json_t *answer =
         ol_call(t, "child_seed", "{s:o, s:o}", "seed", ol_u64(seed), "purpose", ol_u64(purpose));
+    if (!ol_check_ok(t, "child_seed", answer, "child_seed")) {
+        return;
+    }
     ol_check_u64(t, "child_seed", ol_res_u64(t, answer, "value"),
                  ol_get_u64(t, c, c->body, "value"), "child seed");
 }
@@ -73,7 +82,7 @@ static void case_stream(ol_test *t, const ol_case *c) {
     uint64_t purpose = ol_get_u64(t, c, c->body, "purpose");
     const json_t *answer =
         ol_call(t, "stream", "{s:o, s:o}", "seed", ol_u64(seed), "purpose", ol_u64(purpose));
-    naive_rng rng = ask_rng_of(t, answer);
+    naive_rng rng = ask_rng_of(t, "stream_outputs", answer);
     size_t n = 0;
     const uint32_t *outputs = ol_get_u32s(t, c, c->body, "outputs", &n);
     check_outputs(t, "stream_outputs", rng, 0, outputs, n);
@@ -99,7 +108,7 @@ static void run_case(ol_test *t, const ol_case *c) {
 static void part_demo(ol_test *t) {
     static const uint32_t demo[] = {0xa15c02b7u, 0x7b47f409u, 0xba1d3330u,
                                     0x83d2f293u, 0xbfa4784bu, 0xcbed606eu};
-    naive_rng rng = ask_rng_of(t, engine_new(t, 42, 54));
+    naive_rng rng = ask_rng_of(t, "demo_line", engine_new(t, 42, 54));
     check_outputs(t, "demo_line", rng, 0, demo, TEST_COUNT(demo));
 }
 
@@ -113,14 +122,15 @@ static void part_long_run(ol_test *t) {
     for (size_t i = 0; i < N; i++) {
         want[i] = naive_rng_u32(&rng);
     }
-    check_outputs(t, "long_run", ask_rng_of(t, engine_new(t, seed, seq)), SKIP, want, N);
+    check_outputs(t, "long_run", ask_rng_of(t, "long_run", engine_new(t, seed, seq)), SKIP, want,
+                  N);
 }
 
 static void part_top_bit(ol_test *t) {
     static const uint64_t seqs[] = {0, 54, 1, TOP_BIT - 1};
     for (size_t i = 0; i < TEST_COUNT(seqs); i++) {
-        naive_rng low = ask_rng_of(t, engine_new(t, 42, seqs[i]));
-        naive_rng high = ask_rng_of(t, engine_new(t, 42, seqs[i] | TOP_BIT));
+        naive_rng low = ask_rng_of(t, "seq_top_bit", engine_new(t, 42, seqs[i]));
+        naive_rng high = ask_rng_of(t, "seq_top_bit", engine_new(t, 42, seqs[i] | TOP_BIT));
         ol_check_u64(t, "seq_top_bit", high.state, low.state, "state of new(42, seq + 2^63)");
         ol_check_u64(t, "seq_top_bit", high.inc, low.inc, "inc of new(42, seq + 2^63)");
         ol_check_u64(t, "seq_top_bit", high.inc & 1u, 1, "the lowest bit of inc");

@@ -30,7 +30,7 @@ static void check_moves(ol_test *t, const char *name, const naive_input *in, uin
     if (!ol_check_ok(t, name, answer, what)) {
         return;
     }
-    naive_rng got = ask_rng_of(t, answer);
+    naive_rng got = ask_rng_of(t, name, answer);
     ol_check_u64(t, name, got.state, want.state, what);
     ol_check_u64(t, name, got.inc, want.inc, what);
 }
@@ -47,7 +47,7 @@ static void check_id(ol_test *t, const char *name, const naive_input *in, uint32
 static void check_invalid(ol_test *t, const char *name, const naive_input *in, const char *what) {
     const json_t *answer = ask_sample(t, in, start_rng());
     ol_check_refused(t, name, answer, "INVALID", NULL, -1, what);
-    naive_rng got = ask_rng_of(t, answer);
+    naive_rng got = ask_rng_of(t, "refusal_takes_none", answer);
     ol_check_u64(t, "refusal_takes_none", got.state, start_rng().state, what);
     ol_check_u64(t, "refusal_takes_none", got.inc, start_rng().inc, what);
 }

@@ -59,7 +59,7 @@ static void run_step(ol_test *t, const naive_input *in, size_t i, naive_rng *rng
     }
     tr->ids[i] = (uint32_t)ol_int(t, answer, "id");
     tr->logprobs[i] = ol_res_f64(t, answer, "logprob");
-    naive_rng after = ask_rng_of(t, answer);
+    naive_rng after = ask_rng_of(t, "generator_state", answer);
     tr->draws_counted = tr->draws_counted && after.state == rng->state && after.inc == rng->inc;
 }
 

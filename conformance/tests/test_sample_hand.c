@@ -24,9 +24,12 @@ static const json_t *engine_stream(ol_test *t) {
 }
 
 static void part_uniform(ol_test *t) {
-    naive_rng rng = ask_rng_of(t, engine_stream(t));
+    naive_rng rng = ask_rng_of(t, "stream_u_bits", engine_stream(t));
     const json_t *answer =
         ol_call(t, "pcg32_uniform", "{s:o, s:i}", "rng", ask_rng_json(rng), "n", 1);
+    if (!ol_check_ok(t, "stream_u_bits", answer, "pcg32_uniform")) {
+        return;
+    }
     size_t n = 0;
     const double *u = ol_res_f64s(t, answer, "values", &n);
     ol_check_f64s_bits(t, "stream_u_bits", u, n, &(double){EXAMPLE_U}, 1,
@@ -36,7 +39,7 @@ static void part_uniform(ol_test *t) {
 /* The engine's own stream, so that the whole way from the seed to the token is walked. */
 static void part_token(ol_test *t) {
     naive_input in = example();
-    const json_t *answer = ask_sample(t, &in, ask_rng_of(t, engine_stream(t)));
+    const json_t *answer = ask_sample(t, &in, ask_rng_of(t, "token", engine_stream(t)));
     bool ok = ol_check_ok(t, "token", answer, "the worked example");
     if (!ol_check_ok(t, "logprob_bits", answer, "the worked example") || !ok) {
         return;

@@ -38,9 +38,13 @@ static void part_crossing(ol_test *t) {
     check_equal(t, "crossing_kept", 2, 0.25, 1);
 }
 
+/* At p = 1 there is no walk, which could end too late, or too early: in [-40, 0] the second id alone sums to 1. */
 static void part_ten(ol_test *t) {
+    static const float far[] = {-40.0f, 0.0f};
     check_equal(t, "ten_equal_keep_nine", 10, 0.8, 9);
     check_equal(t, "p_one_keeps_all", 10, 1.0, 10);
+    naive_input in = {.x = far, .n = TEST_COUNT(far), .params = naive_params_off()};
+    check_kept(t, "p_one_keeps_all", &in, ascending, 2, "ids of [-40, 0], p = 1");
 }
 
 /* Find a count whose shares sum to less than the largest p below 1; then no id reaches it. */
