@@ -232,17 +232,6 @@ static void read_tensor(ol_test *t, tm_model *m, const char *name, const json_t 
     (void)tm_widen(dtype, tensor->bytes, n_values(tensor), tensor->values);
 }
 
-/* "int4-g32-sym" is 32; 0 without it. */
-static size_t group_of(const json_t *header) {
-    const json_t *metadata = json_object_get(header, "__metadata__");
-    const char *quant = json_string_value(json_object_get(metadata, "quant"));
-    unsigned group = 0;
-    if (quant == NULL || sscanf(quant, "int4-g%u-sym", &group) != 1) {
-        return 0;
-    }
-    return group;
-}
-
 tm_model *tm_read(ol_test *t, const ol_case *c, const char *model) {
     size_t n_config = 0;
     size_t n = 0;
@@ -260,7 +249,6 @@ tm_model *tm_read(ol_test *t, const ol_case *c, const char *model) {
             read_tensor(t, m, name, entry, file + 8 + n_header);
         }
     }
-    m->int4_group = group_of(header);
     json_decref(header);
     return m;
 }

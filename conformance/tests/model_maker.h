@@ -56,7 +56,7 @@ tm_model *tm_draw(ol_test *t, const tm_shape *shape, const char *dtype);
 /* A bigram in which the bytes a to y are each most likely followed by the next letter. */
 tm_model *tm_draw_bigram(ol_test *t);
 
-/* A model of the goldens that is one file ("models/NAME"). */
+/* A model of the goldens ("models/NAME") that is one file of plain weights. */
 tm_model *tm_read(ol_test *t, const ol_case *c, const char *model);
 
 /* The same model as an int4 file, and the model whose quantized weights stand there as F32. Group

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #define F16_NAN 0x7e00u
+#define COUNT_MAX (1 << 24)
+#define LAYERS_MAX 64 /* no model whose slabs are read here has more */
 
 static size_t or_default(size_t value, size_t none) {
     return value == 0 ? none : value;
@@ -12,9 +14,11 @@ static size_t or_default(size_t value, size_t none) {
 
 /* ------------------------------------------------------------------ runners */
 
-/* A field that is missing is 0; tests 16 and 17 look at the fields themselves. */
+/* A field that is missing, or that no model of these tests can have, is 0; tests 16 and 17 look at
+ * the fields themselves. */
 static size_t config_count(const json_t *config, const char *key) {
-    return (size_t)json_integer_value(json_object_get(config, key));
+    json_int_t value = json_integer_value(json_object_get(config, key));
+    return value < 0 || value > COUNT_MAX ? 0 : (size_t)value;
 }
 
 const json_t *step_load_try(ol_test *t, const char *dir, const step_cfg *cfg, step_runner *r) {
@@ -36,6 +40,7 @@ const json_t *step_load_try(ol_test *t, const char *dir, const step_cfg *cfg, st
         r->vocab = config_count(config, "vocab_size");
         r->hidden = config_count(config, "hidden_size");
         r->layers = config_count(config, "n_layers");
+        r->layers = r->layers > LAYERS_MAX ? 0 : r->layers;
         r->head_dim = or_default(config_count(config, "head_dim"), 1);
     }
     return answer;
@@ -302,11 +307,12 @@ float *step_once(ol_test *t, const char *check, const step_runner *r, const uint
 
 uint32_t *step_prompt(ol_test *t, size_t vocab, size_t n) {
     uint32_t *tokens = ol_alloc(t, (n + 1) * sizeof *tokens);
+    uint32_t n_ids = vocab < UINT32_MAX ? (uint32_t)vocab : UINT32_MAX;
     for (size_t i = 0; i < n; i++) {
-        tokens[i] = ol_rand_below(t, (uint32_t)vocab);
-        for (size_t j = 0; j < i && i < 4; j++) {
+        tokens[i] = ol_rand_below(t, n_ids);
+        for (size_t j = 0; j < i && i < 4 && n_ids >= 4; j++) {
             if (tokens[i] == tokens[j]) {
-                tokens[i] = (tokens[i] + 1) % (uint32_t)vocab;
+                tokens[i] = (tokens[i] + 1) % n_ids;
                 j = SIZE_MAX; /* look at all of them again */
             }
         }

@@ -89,7 +89,7 @@ void step_check_stats(ol_test *t, const char *check, const step_runner *r, size_
 /* A key of the judge's own for block number i of a prompt. */
 const char *step_key(ol_test *t, unsigned prompt, size_t i);
 
-/* Ids below vocab, the first four of them distinct (all, where there are fewer). */
+/* Ids below vocab; the first four are distinct where the vocabulary has as many. */
 uint32_t *step_prompt(ol_test *t, size_t vocab, size_t n);
 size_t step_blocks_for(const step_runner *r, size_t n_tokens);
 size_t step_argmax(const float *row, size_t n); /* the lowest of the largest; NaN never wins */

@@ -74,6 +74,9 @@ static void run(ol_test *t, const char *check, const char *dir, size_t group, fa
     if (!step_load(t, check, dir, &cfg, &r)) {
         return;
     }
+    if (!ol_check_int(t, check, (int64_t)r.vocab, (int64_t)f->vocab, "vocab_size")) {
+        return;
+    }
     for (size_t i = 0; i < N_PROMPTS; i++) {
         rows[i] = step_cold(t, check, &r, f->prompts[i], lengths[i]);
         if (rows[i] != NULL) {
@@ -158,7 +161,8 @@ static void batch(ol_test *t, const char *dir, size_t group, const family *f) {
     step_runner r;
     step_cfg cfg = {.n_blocks = 16, .int4_group = group};
     step_seq seqs[N_PROMPTS];
-    if (!step_load(t, "batch_bits", dir, &cfg, &r)) {
+    if (!step_load(t, "batch_bits", dir, &cfg, &r) ||
+        !ol_check_int(t, "batch_bits", (int64_t)r.vocab, (int64_t)f->vocab, "vocab_size")) {
         return;
     }
     const float *alone[N_PROMPTS];
@@ -200,22 +204,22 @@ static void refuse(ol_test *t, const char *check, const char *dir, size_t group,
     }
 }
 
+static void refuse_kind(ol_test *t, const kind *k) {
+    family f = make_family(t, k);
+    run(t, "loads_both", "int4", 0, &f, f.from_file);
+    refuse(t, "refuses_both", "int4", k->group, "quantize-at-load of an int4 file");
+    refuse(t, "refuses_both", "int4", 2, "quantize-at-load of an int4 file, another group");
+    refuse(t, "refuses_group", "dense", 1, "a group of 1");
+    refuse(t, "refuses_group", "dense", 3, "an odd group");
+    refuse(t, "refuses_group", "dense", 10, "an even group that does not divide the hidden size");
+    refuse(t, "refuses_group", "dense", k->no_divisor, "a group that divides some of the widths");
+    refuse(t, "refuses_group", "dense", 4096, "a group wider than any weight");
+    run(t, "refuses_group", "dense", 2, &f, f.at_load);
+}
+
 static void part_refused(ol_test *t) {
-    const kind *all[] = {&untied, &tied};
-    for (size_t i = 0; i < TEST_COUNT(all); i++) {
-        family f = make_family(t, all[i]);
-        run(t, "loads_both", "int4", 0, &f, f.from_file);
-        refuse(t, "refuses_both", "int4", all[i]->group, "quantize-at-load of an int4 file");
-        refuse(t, "refuses_both", "int4", 2, "quantize-at-load of an int4 file, another group");
-        refuse(t, "refuses_group", "dense", 1, "a group of 1");
-        refuse(t, "refuses_group", "dense", 3, "an odd group");
-        refuse(t, "refuses_group", "dense", 10,
-               "an even group that does not divide the hidden size");
-        refuse(t, "refuses_group", "dense", all[i]->no_divisor,
-               "a group that divides some of the widths");
-        refuse(t, "refuses_group", "dense", 4096, "a group wider than any weight");
-        run(t, "refuses_group", "dense", 2, &f, f.at_load);
-    }
+    refuse_kind(t, &untied);
+    refuse_kind(t, &tied);
 }
 
 void test_int4_runner_matches_its_dequantized_model(ol_test *t) {

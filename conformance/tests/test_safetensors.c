@@ -61,7 +61,7 @@ static const json_t *read_f32(ol_test *t, int64_t checkpoint, const char *name,
 static const json_t **read_values(ol_test *t, const ol_case *c, int64_t checkpoint) {
     const json_t *tensors = json_object_get(c->body, "tensors");
     size_t n = json_array_size(tensors);
-    const json_t **values = ol_alloc(t, (n + 1) * sizeof *values);
+    const json_t **values = ol_alloc(t, (n + 1) * sizeof(json_t *));
     for (size_t i = 0; i < n; i++) {
         const json_t *tensor = json_array_get(tensors, i);
         if (json_object_get(tensor, "f32") != NULL) {
@@ -236,14 +236,13 @@ static void part_drawn(ol_test *t) {
 
 /* ------------------------------------------------------------------ nothing else is wrong */
 
-/* A file of one tensor, with this entry and n_data zero bytes. */
+/* A file of one tensor, with this entry and n_data bytes, at most 4. */
 static const json_t *open_entry(ol_test *t, const char *entry, size_t n_data) {
-    const char *header = ol_text(t, "{\"weight\":{%s}}", entry);
-    size_t n_header = strlen(header);
-    uint8_t *file = ol_alloc(t, 8 + n_header + n_data);
-    file[0] = (uint8_t)n_header; /* all of them are short */
-    memcpy(file + 8, header, n_header);
-    ol_put_file(t, "entry.safetensors", file, 8 + n_header + n_data);
+    char *file = ol_text(t, "%8s{\"weight\":{%s}}%.*s", "", entry, (int)n_data, "data");
+    size_t n = strlen(file);
+    memset(file, 0, 8);
+    file[0] = (char)(n - 8 - n_data); /* the header's length; all of them are short */
+    ol_put_file(t, "entry.safetensors", (const uint8_t *)file, n);
     const json_t *answer = ol_call(t, "safetensors_open", "{s:s}", "path", "entry.safetensors");
     if (ol_ok(answer)) {
         (void)ol_call(t, "checkpoint_free", "{s:I}", "checkpoint",
