@@ -65,38 +65,42 @@ static step_kind judge_step(ol_test *t, const stream *s, size_t step, uint32_t o
     return gap <= 2.0 * bound ? TIE : DIVERGED;
 }
 
-/* Record one step; false when the prompt has diverged. */
-static bool record(ol_test *t, const stream *s, size_t step, uint32_t ours, size_t *n_ties) {
+/* Record one step; is our id another than Hugging Face's? */
+static bool record(ol_test *t, const stream *s, size_t step, uint32_t ours) {
     step_kind kind = judge_step(t, s, step, ours);
     const char *said = ol_text(t, "step %zu: id %u, Hugging Face has %u%s", step, ours,
                                s->tokens[step], kind == TIE ? " (a near tie)" : "");
     if (step == 0) {
-        return ol_check(t, "first_step", kind == SAME, "%s", said);
+        (void)ol_check(t, "first_step", kind == SAME, "%s", said);
+    } else {
+        (void)ol_check(t, "tokens", kind != DIVERGED, "%s", said);
     }
-    *n_ties += kind == TIE ? 1 : 0;
-    bool within = ol_check(t, "tokens", kind != DIVERGED, "%s", said);
-    bool few = ol_check(t, "ties", *n_ties <= MAX_TIES, "%s, the second in this prompt", said);
-    return within && few;
+    return kind != SAME;
 }
 
+/* To the end also after a divergence: every step is fed Hugging Face's token, so that a wrong
+ * engine shows at how many of them it departs. */
 static void decode(ol_test *t, const stream *s, const step_runner *r, const uint32_t *blocks,
                    size_t n_blocks) {
     float *row = step_piece(t, "runs", r, s->prompt, 0, s->n_prompt, blocks, n_blocks);
-    size_t n_ties = 0;
+    size_t n_departures = 0;
     for (size_t step = 0; step < s->n_tokens && row != NULL; step++) {
-        bool finite = ol_check(t, "finite", step_finite(row, r->vocab),
-                               "a logit of step %zu is not finite", step);
+        (void)ol_check(t, "finite", step_finite(row, r->vocab), "a logit of step %zu is not finite",
+                       step);
         uint32_t ours = (uint32_t)step_argmax(row, r->vocab);
-        if (!finite || !record(t, s, step, ours, &n_ties) || step + 1 == s->n_tokens) {
-            return;
+        n_departures += record(t, s, step, ours) ? 1 : 0;
+        if (step + 1 < s->n_tokens) {
+            step_seq next = {.tokens = &s->tokens[step],
+                             .n_tokens = 1,
+                             .start = s->n_prompt + step,
+                             .blocks = blocks,
+                             .n_blocks = n_blocks};
+            row = step_run(t, "runs", r, &next, 1);
         }
-        step_seq next = {.tokens = &s->tokens[step],
-                         .n_tokens = 1,
-                         .start = s->n_prompt + step,
-                         .blocks = blocks,
-                         .n_blocks = n_blocks};
-        row = step_run(t, "runs", r, &next, 1);
     }
+    (void)ol_check(t, "ties", n_departures <= MAX_TIES,
+                   "%zu steps chose another id than Hugging Face, one near tie is allowed",
+                   n_departures);
 }
 
 void test_tiny_llama_greedy_matches_hf(ol_test *t) {
