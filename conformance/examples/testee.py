@@ -316,7 +316,7 @@ def op_checkpoint_f32(checkpoint, name, shape):
 
 
 def op_checkpoint_q4(checkpoint, name, n_out, n_in, group):
-    qweight, scales = HANDLES[checkpoint].q4(name.removesuffix(".weight"), n_out, n_in, group)
+    qweight, scales = HANDLES[checkpoint].q4(name, n_out, n_in, group)
     return {"qweight": put_array("u8", qweight), "scales": put_array("u16", scales)}
 
 
