@@ -5,7 +5,7 @@ Written from the pages of conformance/spec/ alone, with the standard library and
 python3-numpy); it loads nothing of this project. It is slow, plain and right: the proof that the
 pages are enough, and a place to look when they seem not to be. Run it under the judge:
 
-    ol check --testee conformance/examples/testee.py
+    ol check L10.1 --testee conformance/examples/testee.py
 
 This file is the table of ops; each page has its part in testee_py/.
 """

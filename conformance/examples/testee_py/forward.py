@@ -189,13 +189,12 @@ class Runner:
 
     # ------------------------------------------------------------ steps
     def raise_fill(self, seq, others):
-        """forward#fill: also what a rewind takes back."""
+        """forward#fill; where nothing is filled behind the last position, no rewind shows."""
         pool, b = self.pool, self.pool.block_tokens
         first, last = seq.start // b, (seq.end - 1) // b
-        rewinds = pool.fill[seq.blocks[first]] > seq.start % b
         pool.fill[seq.blocks[first:last]] = b
         pool.fill[seq.blocks[last]] = (seq.end - 1) % b + 1
-        for block in seq.blocks[last + 1:] if rewinds else ():
+        for block in seq.blocks[last + 1:]:
             if pool.refs[block] == 1 and block not in pool.key_of and block not in others:
                 pool.fill[block] = 0
 

@@ -26,10 +26,11 @@ def layer_tensors(c):
 
 def group_of(quant):
     """The g of `quant`, safetensors#int4.metadata."""
-    match = re.fullmatch(r"int4-g([^-]*)-sym", quant)
+    match = re.fullmatch(r"int4-g([0-9]+)-sym", quant)
     need(match, "UNSUPPORTED", f"quant is {quant!r}, only int4-g<g>-sym is known")
-    need(re.fullmatch(r"[1-9][0-9]*", match[1]) and int(match[1]) % 2 == 0, "FORMAT",
-         f"quant is {quant!r}, its group must be even and above 0, without leading zeros")
+    need(match[1][0] != "0" and len(match[1]) < 20 and int(match[1]) % 2 == 0, "FORMAT",
+         f"quant is {quant!r}, its group must be even and divide the columns, without "
+         "leading zeros")
     return int(match[1])
 
 
@@ -39,10 +40,10 @@ class Loader:
     def __init__(self, checkpoint, int4_group):
         self.checkpoint = checkpoint
         self.at_load = int4_group
-        self.stored = 0 if checkpoint.quant is None else group_of(checkpoint.quant)
-        need(not (self.stored and int4_group), "INVALID",
+        need(checkpoint.quant is None or not int4_group, "INVALID",
              f"int4 in groups of {int4_group} is asked for, and the file has quant "
              f"{checkpoint.quant!r} already")
+        self.stored = 0 if checkpoint.quant is None else group_of(checkpoint.quant)
         self.taken = set()
 
     def plain(self, base, shape):

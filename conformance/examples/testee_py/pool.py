@@ -95,6 +95,7 @@ class Pool:
             if block in self.key_of:
                 self.cached[block] = None
             else:
+                self.fill[block] = 0
                 self.returned.append(block)
         return done, Refusal("STATE", f"block {block} is not used")
 
