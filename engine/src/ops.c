@@ -1,10 +1,10 @@
 /* ops.c: the public face of the tensor operations: choosing kernels, and the loop over blocks of
  * rows that a product of many rows runs in.
  *
- * A product of one row of x reads W once, in place, and widens it in registers. A product of more
- * rows widens a block of W into the tl_work first and uses it for all of them. Both give, for each
- * output, the one sum that tl_ops_dot defines, so nobody can tell from a result how many rows it
- * shared a call with.
+ * A product of one row of x reads W once, in place, and widens it in registers; so does one of a
+ * few rows, row by row. A product of more rows widens a block of W into the tl_work first and uses
+ * it for all of them. All give, for each output, the one sum that tl_ops_dot defines, so nobody can
+ * tell from a result how many rows it shared a call with.
  *
  * Source: conformance/spec/forward.md, clauses dot to silu. */
 #include "tl/ops.h"
@@ -29,6 +29,9 @@ struct tl_work {
 
 /* A block of widened weights takes at most this, so that it stays in a second-level cache. */
 #define BLOCK_BYTES ((size_t)320 * 1024)
+/* Up to as many rows of x are multiplied one by one: below that, widening W into memory and reading
+ * it back costs more than widening it again. */
+#define FEW_ROWS 4u
 /* Every tile kernel has 3 or 4 columns; a block of a multiple of both has no narrow tiles. */
 #define BLOCK_STEP 12u
 
@@ -174,30 +177,43 @@ static size_t rows_a_block(size_t n_in) {
     return n_rows < TLI_BLOCK_ROWS ? n_rows : TLI_BLOCK_ROWS;
 }
 
-/* Rows [row, row + n) of W as f32 in the machine's order: where they lie, or widened into the
- * room. */
-static const uint8_t *block_of(tl_work *work, const tl_matrix *w, size_t row, size_t n) {
-    if (TLI_LITTLE_ENDIAN && w->kind == TL_MATRIX_F32) {
-        return w->data + row * tli_row_bytes(w);
+/* A few rows of x: W is read four rows at a time, in place, and again for every row of x while they
+ * are in the nearest cache. */
+static void multiply_few(tl_work *work, const tl_matrix *w, size_t row_begin, size_t row_end,
+                         const float *x, size_t m, float *y) {
+    size_t n = 0;
+    for (size_t row = row_begin; row < row_end; row += n) {
+        n = row_end - row < 4 ? row_end - row : 4;
+        for (size_t i = 0; i < m; i++) {
+            work->kernels->rows(w, row, row + n, x + i * w->n_in, y + i * w->n_out + row,
+                                work->room);
+        }
     }
-    for (size_t i = 0; i < n; i++) {
-        work->kernels->widen(w, row + i, work->room + i * w->n_in);
+}
+
+/* Many: a block of W is widened into the room and used for all rows of x. Also f32, which costs a
+ * copy: the reads then go through memory in order, and the block lies in one place. */
+static void multiply_many(tl_work *work, const tl_matrix *w, size_t row_begin, size_t row_end,
+                          const float *x, size_t m, float *y) {
+    const size_t n_step = rows_a_block(w->n_in);
+    size_t n = 0;
+    for (size_t row = row_begin; row < row_end; row += n) {
+        n = row_end - row < n_step ? row_end - row : n_step;
+        for (size_t i = 0; i < n; i++) {
+            work->kernels->widen(w, row + i, work->room + i * w->n_in);
+        }
+        work->kernels->tile(x, w->n_in, m, work->room, n, w->n_in, 1.0f, y + row, w->n_out);
     }
-    return (const uint8_t *)work->room;
 }
 
 void tl_ops_matmul(tl_work *work, const tl_matrix *w, size_t row_begin, size_t row_end,
                    const float *x, size_t m, float *y) {
     if (m == 1) {
         work->kernels->rows(w, row_begin, row_end, x, y + row_begin, work->room);
-        return;
-    }
-    const size_t n_step = rows_a_block(w->n_in);
-    size_t n = 0;
-    for (size_t row = row_begin; m != 0 && row < row_end; row += n) {
-        n = row_end - row < n_step ? row_end - row : n_step;
-        const uint8_t *block = block_of(work, w, row, n);
-        work->kernels->tile(x, w->n_in, m, block, n, w->n_in, 1.0f, y + row, w->n_out);
+    } else if (m <= FEW_ROWS) {
+        multiply_few(work, w, row_begin, row_end, x, m, y);
+    } else {
+        multiply_many(work, w, row_begin, row_end, x, m, y);
     }
 }
 
@@ -258,7 +274,7 @@ void tl_ops_f16_round(const tl_work *work, const float *x, size_t n, uint16_t *h
 
 void tli_ops_scores(const tl_work *work, const float *q, size_t m, const float *k, size_t n,
                     size_t d, float scale, float *s, size_t lds) {
-    work->kernels->tile(q, d, m, (const uint8_t *)k, n, d, scale, s, lds);
+    work->kernels->tile(q, d, m, k, n, d, scale, s, lds);
 }
 
 void tli_ops_values(const tl_work *work, const float *p, size_t ldp, size_t m, const float *v,

@@ -17,7 +17,11 @@
 
 #define AVX2 __attribute__((target("avx2,fma,f16c")))
 #define AVX2_INLINE static inline __attribute__((target("avx2,fma,f16c"), always_inline))
+#if defined(__clang__)
+#define LOOP_UNROLL _Pragma("clang loop unroll(full)")
+#else
 #define LOOP_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 /* Eight floats from anywhere: weights lie in a file at any byte. */
 AVX2_INLINE __m256 load8(const uint8_t *p) {

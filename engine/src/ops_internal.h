@@ -31,10 +31,9 @@ typedef struct tli_kernels {
     /* Row `row` of W in f32. */
     void (*widen)(const tl_matrix *w, size_t row, float *y);
 
-    /* y[i * ldy + j] = dot(x + i * ldx, row j of w) * scale for i < m, j < n. w is f32 in the
-     * machine's byte order, unaligned, rows k floats long and one after another. With scale 1 the
+    /* y[i * ldy + j] = dot(x + i * ldx, w + j * k) * scale for i < m, j < n. With scale 1 the
      * product is exact. */
-    void (*tile)(const float *x, size_t ldx, size_t m, const uint8_t *w, size_t n, size_t k,
+    void (*tile)(const float *x, size_t ldx, size_t m, const float *w, size_t n, size_t k,
                  float scale, float *y, size_t ldy);
 
     /* o[i * d + c] = fma(p[i * ldp + j], v[j * d + c], o[i * d + c]) for j = 0 .. n - 1, in this
@@ -58,13 +57,6 @@ extern const tli_kernels tli_kernels_portable;
 extern const tli_kernels tli_kernels_avx2;
 #else
 #define TLI_HAVE_AVX2 0
-#endif
-
-/* Whether an f32 matrix of a file can be used in place: its bytes are the machine's. */
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define TLI_LITTLE_ENDIAN 1
-#else
-#define TLI_LITTLE_ENDIAN 0
 #endif
 
 /* Bytes from one row of W to the next; n_in is even for int4. */

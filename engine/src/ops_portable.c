@@ -7,7 +7,6 @@
  *
  * Source: conformance/spec/forward.md, clauses dot to silu. */
 #include <math.h>
-#include <string.h>
 
 #include "ops_exp.h"
 #include "ops_internal.h"
@@ -118,21 +117,11 @@ static void rows(const tl_matrix *w, size_t begin, size_t end, const float *x, f
     }
 }
 
-static float dot_bytes(const float *x, const uint8_t *w, size_t n) {
-    float lane[8] = {0};
-    for (size_t k = 0; k < n; k++) {
-        float weight = 0;
-        memcpy(&weight, w + 4 * k, sizeof weight);
-        lane[k % 8] = fmaf(x[k], weight, lane[k % 8]);
-    }
-    return lane_tree(lane);
-}
-
-static void tile(const float *x, size_t ldx, size_t m, const uint8_t *w, size_t n, size_t k,
+static void tile(const float *x, size_t ldx, size_t m, const float *w, size_t n, size_t k,
                  float scale, float *y, size_t ldy) {
     for (size_t i = 0; i < m; i++) {
         for (size_t j = 0; j < n; j++) {
-            y[i * ldy + j] = dot_bytes(x + i * ldx, w + j * k * 4, k) * scale;
+            y[i * ldy + j] = dot(x + i * ldx, w + j * k, k) * scale;
         }
     }
 }
