@@ -30,7 +30,7 @@ variant-asan      := gcc   $(san) -fsanitize=address,undefined
 variant-clangasan := clang $(san) -fsanitize=address,undefined
 variant-tsan      := gcc   $(san) -fsanitize=thread
 variant-msan      := clang $(san) -fsanitize=memory
-variant-cov       := gcc   -O0 -g --coverage -fprofile-update=atomic -DOL_COVERAGE=1
+variant-cov       := gcc   -O0 -g --coverage -fprofile-update=atomic
 variant-valgrind  := gcc   -O1 -g
 recipe := $(variant-$(VARIANT))
 ifeq ($(recipe),)
@@ -50,6 +50,7 @@ ld := $(CC) $(filter -f% --coverage -g% -O%,$(flags)) $(CFLAGS) $(LDFLAGS)
 # ---------------------------------------------------------------- sources
 include engine/engine.mk
 include conformance/conformance.mk
+include conformance/tools/evidence.mk
 -include mutants/mutants.mk
 -include fuzz/fuzz.mk
 

@@ -48,77 +48,79 @@ static void sound_texts(void **state) {
 }
 
 /* Each fault, and the byte that is to blame. */
+static const struct fault {
+    const char *text;
+    size_t n;
+    uint64_t at;
+} faults[] = {
+#define CASE(text, at)                                                                             \
+    { text, sizeof(text) - 1, at }
+    CASE("", 0),
+    CASE("[]", 0),
+    CASE("1", 0),
+    CASE("\xef\xbb\xbf{}", 0),
+    CASE("{", 1),
+    CASE("{}{}", 2),
+    CASE("{}x", 2),
+    CASE("{\"a\":1,}", 7),
+    CASE("{,}", 1),
+    CASE("{\"a\" 1}", 5),
+    CASE("{\"a\":}", 5),
+    CASE("{\"a\":1 \"b\":2}", 7),
+    CASE("{\"a\"}", 4),
+    CASE("{1:2}", 1),
+    CASE("{\"a\":[1 2]}", 8),
+    CASE("{\"a\":[1,]}", 8),
+    CASE("{\"a\":[}", 6),
+    CASE("{\"a\":[1}", 7),
+    CASE("{\"a\":{]}", 6),
+    CASE("{\"a\":01}", 6),
+    CASE("{\"a\":+1}", 5),
+    CASE("{\"a\":.5}", 5),
+    CASE("{\"a\":1.}", 5),
+    CASE("{\"a\":-}", 5),
+    CASE("{\"a\":1e}", 5),
+    CASE("{\"a\":1e+}", 5),
+    CASE("{\"a\":tru}", 5),
+    CASE("{\"a\":truex}", 9),
+    CASE("{\"a\":NaN}", 5),
+    CASE("{\"a\":-Infinity}", 5),
+    CASE("{/*x*/}", 1),
+    CASE("{\"a\":'b'}", 5),
+    CASE("{\"a\":\"b}", 5),
+    CASE("{\"a\":\"\t\"}", 6),
+    CASE("{\"a\":\"\\x\"}", 6),
+    CASE("{\"a\":\"\\u12\"}", 6),
+    CASE("{\"a\":\"\\u12g4\"}", 6),
+    CASE("{\"a\":\"\\u0000\"}", 6),
+    CASE("{\"a\\u0000\":1}", 3),
+    CASE("{\"a\":\"\\ud800\"}", 6),
+    CASE("{\"a\":\"\\udc00\"}", 6),
+    CASE("{\"a\":\"\\ud800\\u0041\"}", 6),
+    CASE("{\"a\":\"\\ud800\\ud800\"}", 6),
+    CASE("{\"a\":\"\\", 6),
+    CASE("{\"a\":\"\xff\"}", 6),
+    CASE("{\"a\":\"\xc0\xaf\"}", 6),
+    CASE("{\"a\":\"\xe0\x9f\xbf\"}", 6),
+    CASE("{\"a\":\"\xed\xa0\x80\"}", 6),
+    CASE("{\"a\":\"\xf4\x90\x80\x80\"}", 6),
+    CASE("{\"a\":\"\xf5\x80\x80\x80\"}", 6),
+    CASE("{\"a\":\"\xc3\"}", 6),
+    CASE("{\"a\":\"\xe2\x82", 6),
+    CASE("{\"a\":1\0}", 6),
+    CASE("{\"a\":[true\0,2]}", 10),
+    CASE("{}\0", 2),
+#undef CASE
+};
+
 static void faults_have_their_byte(void **state) {
     (void)state;
-    static const struct {
-        const char *text;
-        size_t n;
-        uint64_t at;
-    } cases[] = {
-#define CASE(text, at) {text, sizeof(text) - 1, at}
-        CASE("", 0),
-        CASE("[]", 0),
-        CASE("1", 0),
-        CASE("\xef\xbb\xbf{}", 0),
-        CASE("{", 1),
-        CASE("{}{}", 2),
-        CASE("{}x", 2),
-        CASE("{\"a\":1,}", 7),
-        CASE("{,}", 1),
-        CASE("{\"a\" 1}", 5),
-        CASE("{\"a\":}", 5),
-        CASE("{\"a\":1 \"b\":2}", 7),
-        CASE("{\"a\"}", 4),
-        CASE("{1:2}", 1),
-        CASE("{\"a\":[1 2]}", 8),
-        CASE("{\"a\":[1,]}", 8),
-        CASE("{\"a\":[}", 6),
-        CASE("{\"a\":[1}", 7),
-        CASE("{\"a\":{]}", 6),
-        CASE("{\"a\":01}", 6),
-        CASE("{\"a\":+1}", 5),
-        CASE("{\"a\":.5}", 5),
-        CASE("{\"a\":1.}", 5),
-        CASE("{\"a\":-}", 5),
-        CASE("{\"a\":1e}", 5),
-        CASE("{\"a\":1e+}", 5),
-        CASE("{\"a\":tru}", 5),
-        CASE("{\"a\":truex}", 9),
-        CASE("{\"a\":NaN}", 5),
-        CASE("{\"a\":-Infinity}", 5),
-        CASE("{/*x*/}", 1),
-        CASE("{\"a\":'b'}", 5),
-        CASE("{\"a\":\"b}", 5),
-        CASE("{\"a\":\"\t\"}", 6),
-        CASE("{\"a\":\"\\x\"}", 6),
-        CASE("{\"a\":\"\\u12\"}", 6),
-        CASE("{\"a\":\"\\u12g4\"}", 6),
-        CASE("{\"a\":\"\\u0000\"}", 6),
-        CASE("{\"a\\u0000\":1}", 3),
-        CASE("{\"a\":\"\\ud800\"}", 6),
-        CASE("{\"a\":\"\\udc00\"}", 6),
-        CASE("{\"a\":\"\\ud800\\u0041\"}", 6),
-        CASE("{\"a\":\"\\ud800\\ud800\"}", 6),
-        CASE("{\"a\":\"\\", 6),
-        CASE("{\"a\":\"\xff\"}", 6),
-        CASE("{\"a\":\"\xc0\xaf\"}", 6),
-        CASE("{\"a\":\"\xe0\x9f\xbf\"}", 6),
-        CASE("{\"a\":\"\xed\xa0\x80\"}", 6),
-        CASE("{\"a\":\"\xf4\x90\x80\x80\"}", 6),
-        CASE("{\"a\":\"\xf5\x80\x80\x80\"}", 6),
-        CASE("{\"a\":\"\xc3\"}", 6),
-        CASE("{\"a\":\"\xe2\x82", 6),
-        CASE("{\"a\":1\0}", 6),
-        CASE("{\"a\":[true\0,2]}", 10),
-        CASE("{}\0", 2),
-#undef CASE
-    };
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+    for (size_t i = 0; i < COUNT_OF(faults); i++) {
         tl_error err = fresh_error();
         size_t n = 99;
-        const tl_status status = check_bytes(cases[i].text, cases[i].n, &n, &err);
-        if (status != TL_ERR_FORMAT || err.offset != cases[i].at || n != 99) {
-            fail_msg("case %zu '%s': %s at %lld: %s", i, cases[i].text, tl_status_name(status),
+        const tl_status status = check_bytes(faults[i].text, faults[i].n, &n, &err);
+        if (status != TL_ERR_FORMAT || err.offset != faults[i].at || n != 99) {
+            fail_msg("case %zu '%s': %s at %lld: %s", i, faults[i].text, tl_status_name(status),
                      (long long)err.offset, err.text);
         }
     }

@@ -613,6 +613,26 @@ static void read_refusals(void **state) {
     blob_clear(&b);
 }
 
+/* One scale after the other: what is refused, and at which byte of the file. */
+static void check_scales(const blob *b, const tl_safetensors *st) {
+    tl_error err = fresh_error();
+    tl_qlinear q = {0};
+    static const struct {
+        uint16_t scale;
+        bool is_sound;
+    } scales[] = {{0x0000, true},  {0x0001, true},  {0x7bff, true},  {0x7c00, false},
+                  {0x7e00, false}, {0x7fff, false}, {0x8000, false}, {0x8001, false},
+                  {0xbc00, false}, {0xfc00, false}, {0xffff, false}};
+    for (size_t i = 0; i < COUNT_OF(scales); i++) {
+        tli_store_u16(b->data + b->n - 2, scales[i].scale);
+        const tl_status status = tl_safetensors_q4(st, "z", 1, 4, 2, &q, &err);
+        assert_int_equal(status, scales[i].is_sound ? TL_OK : FORMAT);
+        if (!scales[i].is_sound) {
+            assert_int_equal(err.offset, b->n - 2);
+        }
+    }
+}
+
 static void int4_pairs(void **state) {
     (void)state;
     made_list list = {.n = 0};
@@ -670,21 +690,7 @@ static void int4_pairs(void **state) {
     assert_int_equal(tl_safetensors_q4(NULL, "p", 3, 8, 4, &q, &err), TL_ERR_INVALID);
     assert_int_equal(tl_safetensors_q4(st, NULL, 3, 8, 4, &q, &err), TL_ERR_INVALID);
     assert_int_equal(tl_safetensors_q4(st, "p", 3, 8, 4, NULL, &err), TL_ERR_INVALID);
-    /* One scale after the other: what is refused, and at which byte of the file. */
-    static const struct {
-        uint16_t scale;
-        bool is_sound;
-    } scales[] = {{0x0000, true},  {0x0001, true},  {0x7bff, true},  {0x7c00, false},
-                  {0x7e00, false}, {0x7fff, false}, {0x8000, false}, {0x8001, false},
-                  {0xbc00, false}, {0xfc00, false}, {0xffff, false}};
-    for (size_t i = 0; i < COUNT_OF(scales); i++) {
-        tli_store_u16(b.data + b.n - 2, scales[i].scale);
-        const tl_status status = tl_safetensors_q4(st, "z", 1, 4, 2, &q, &err);
-        assert_int_equal(status, scales[i].is_sound ? TL_OK : FORMAT);
-        if (!scales[i].is_sound) {
-            assert_int_equal(err.offset, b.n - 2);
-        }
-    }
+    check_scales(&b, st);
     tl_safetensors_free(st);
     blob_clear(&b);
 }

@@ -77,7 +77,7 @@ static void everything_is_there(void **state) {
     check_load(tiny_config, &full, NULL, 0, TL_OK, "tied");
     for (size_t i = 0; i < full.n; i++) {
         made_list list = full;
-        char name[96];
+        char name[sizeof full.tensors[0].name + 2];
         (void)snprintf(name, sizeof name, "'%s'", full.tensors[i].name);
         remove_tensor(&list, full.tensors[i].name);
         check_load(tiny_config, &list, NULL, 0, NOT_FOUND, name);
@@ -95,7 +95,7 @@ static void shapes_and_types(void **state) {
     for (size_t i = 0; i < full.n; i++) {
         made_list list = full;
         made_tensor *t = &list.tensors[i];
-        char name[96];
+        char name[sizeof full.tensors[0].name + 2];
         (void)snprintf(name, sizeof name, "'%s'", t->name);
         if (t->n_dims == 2 && t->dims[0] != t->dims[1]) {
             const size_t rows = t->dims[0]; /* as many bytes: only the shape tells */
@@ -139,7 +139,7 @@ static void nothing_is_left_over(void **state) {
     make_tiny(&full, 0);
     for (size_t i = 0; i < COUNT_OF(extras); i++) {
         made_list list = full;
-        char name[96];
+        char name[sizeof list.tensors[0].name + 2];
         (void)snprintf(name, sizeof name, "'%s'", extras[i]);
         add_tensor(&list, extras[i], "BF16", 2, 64, 0);
         check_load(tiny_config, &list, NULL, 0, UNSUPPORTED, name);
@@ -271,7 +271,7 @@ static void int4_sets_are_whole(void **state) {
     make_tiny(&pairs, 32);
     for (size_t i = 0; i < pairs.n; i++) {
         made_list list = pairs;
-        char name[96];
+        char name[sizeof pairs.tensors[0].name + 2];
         (void)snprintf(name, sizeof name, "'%s'", pairs.tensors[i].name);
         remove_tensor(&list, pairs.tensors[i].name);
         check_load(tiny_config, &list, metadata, 0, NOT_FOUND, name);

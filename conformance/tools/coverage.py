@@ -1,0 +1,320 @@
+#!/usr/bin/python3
+"""Coverage: what the tests reach, what each of them reaches, and floors that only rise.
+
+    coverage.py              build the cov variant, run everything, write build/coverage/, hold the floors
+    coverage.py FILE:LINE    which items of the last run reach that line
+    coverage.py --raise      after a run: lift the floors to what was measured
+    coverage.py --each       run every unit test by itself, so that FILE:LINE names tests, not programs (minutes)
+
+Items are the unit test programs, the 24 judged tests, the judge's own tests and the corpora. Each writes its counters
+to a folder of its own (GCOV_PREFIX; coverage_hooks.c brings those of caged engines out), gcov says what they reached,
+gcov-tool adds them up, gcovr writes index.html, cobertura.xml and coverage.json. Ends with `N passed, N failed`: a test
+for each floor, for each item, and for the rules on exclusions. Needs gcov and gcovr (Debian); no other package.
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(ROOT, "build", "cov")
+OUT = os.path.join(ROOT, "build", "coverage")
+RAW = os.path.join(OUT, "raw")
+FLOORS = "conformance/coverage.json"
+JOBS = os.cpu_count() or 1
+# What a floor is for: the folders of a group, and the least that the group may ever be held to.
+GROUPS = {
+    "engine": (("engine/src/",), {"line": 98.0, "branch": 90.0}),
+    "judge": (("conformance/runner/", "conformance/host/", "conformance/tests/"), {"line": 90.0}),
+    "parsers": (("engine/src/json.c", "engine/src/model_config.c", "engine/src/model_layout.c",
+                 "engine/src/model_checkpoint.c", "engine/src/kv_envelope.c"), {"line": 95.0, "branch": 90.0}),
+}
+MARK = re.compile(r"GCOVR?_EXCL_(LINE|START|BR_LINE|BR_START)\b(.*)")
+
+
+def run(command, **more):
+    return subprocess.run(command, cwd=more.pop("cwd", ROOT), text=True, errors="replace", stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **more)
+
+
+def items(each):
+    """(name, command, may end otherwise than with 0)."""
+    found = []
+    folder = os.path.join(BUILD, "bin", "tests")
+    for program in sorted(os.listdir(folder)):
+        path = os.path.join(folder, program)
+        if not program.startswith("test_") or not os.access(path, os.X_OK):
+            continue
+        if not each:
+            found.append((f"unit/{program}", [path], None))
+            continue
+        for test in re.findall(r"^(?:not )?ok \d+ - (\w+)", run([path], env=tap()).stdout, re.M):
+            found.append((f"unit/{program}/{test}", [path], {"CMOCKA_TEST_FILTER": test}))
+    ol = os.path.join(BUILD, "bin", "ol")
+    with open(os.path.join(ROOT, "conformance", "catalog.json"), encoding="utf-8") as file:
+        tests = [test["name"] for test in json.load(file)["tests"]]
+    found += [(f"judged/{name}", [ol, "check", "L10.1", "--only", name, "-j", "1"], None) for name in tests]
+    judge = os.path.join(ROOT, "conformance", "selftest", "run.sh")
+    if os.path.exists(judge):
+        found.append(("judge", ["bash", judge, "build/cov"], None))
+    replay = os.path.join(ROOT, "fuzz", "replay.sh")
+    if os.path.exists(replay):
+        found.append(("corpora", ["bash", replay, "build/cov"], None))
+    return found
+
+
+def tap():
+    return {**os.environ, "CMOCKA_MESSAGE_OUTPUT": "TAP"}
+
+
+def run_item(item):
+    """Run one item with counters of its own; words when it failed."""
+    name, command, env = item
+    folder = os.path.join(RAW, name.replace("/", "_"), "own")
+    os.makedirs(folder)
+    os.chmod(os.path.dirname(folder), 0o1777)  # those who dropped their uid make folders beside
+    done = run(command, env={**tap(), **(env or {}), "GCOV_PREFIX": folder,
+                             "GCOV_ERROR_FILE": os.path.join(OUT, "gcov.log")})
+    if done.returncode == 0:
+        return None
+    return f"{name}: exit status {done.returncode}\n" + "\n".join(done.stdout.splitlines()[-12:])
+
+
+def counters(folder):
+    """Folders below that hold one tree of counters each: their names end where the build's own path starts."""
+    inner = BUILD.lstrip("/")
+    return [os.path.join(folder, d) for d in sorted(os.listdir(folder))
+            if os.path.isdir(os.path.join(folder, d, inner))]
+
+
+def add_up(folders, target):
+    """The sum of trees of counters, with the notes of the compiler beside."""
+    inner = BUILD.lstrip("/")
+    shutil.rmtree(target, ignore_errors=True)
+    for folder in folders:
+        source = os.path.join(folder, inner)
+        if not os.path.isdir(target):
+            shutil.copytree(source, target)
+            continue
+        done = run(["gcov-tool", "merge", target, source, "-o", target + ".sum"])
+        if done.returncode != 0:
+            sys.exit(f"gcov-tool: {done.stdout}")
+        shutil.rmtree(target)
+        os.rename(target + ".sum", target)
+    if os.path.isdir(target):
+        for note in notes():
+            to = os.path.join(target, os.path.relpath(note, BUILD))
+            if os.path.exists(to[:-5] + ".gcda"):
+                os.symlink(note, to)
+
+
+def notes():
+    for folder, _, files in os.walk(os.path.join(BUILD, "obj")):
+        yield from (os.path.join(folder, f) for f in files if f.endswith(".gcno"))
+
+
+def reached(tree):
+    """{file: set of lines} of one item, as gcov tells it."""
+    data = [os.path.join(folder, f) for folder, _, files in os.walk(tree) for f in files if f.endswith(".gcda")]
+    found = {}
+    # gcov names the source as the compiler was given it, relative to the root.
+    for text in run(["gcov", "-j", "-t", *data]).stdout.splitlines() if data else []:
+        for file in json.loads(text)["files"] if text.startswith("{") else []:
+            if file["file"].startswith(("engine/src/", "conformance/")):
+                lines = found.setdefault(file["file"], set())
+                lines.update(line["line_number"] for line in file["lines"] if line["count"] > 0)
+    return found
+
+
+def measure(each):
+    """Run all items; the words of those that failed."""
+    shutil.rmtree(OUT, ignore_errors=True)
+    os.makedirs(RAW)
+    os.chmod(OUT, 0o1777)
+    built = run(["make", "-j", str(JOBS), "VARIANT=cov", "WERROR=1", "all", "engine-tests"])
+    if built.returncode != 0:
+        sys.exit(built.stdout + "the cov variant does not build\n0 passed, 1 failed")
+    chosen = items(each)
+    with ThreadPoolExecutor(JOBS) as pool:
+        failed = [words for words in pool.map(run_item, chosen) if words]
+        names = [item[0] for item in chosen]
+        trees = [os.path.join(OUT, "sum", name.replace("/", "_")) for name in names]
+        list(pool.map(lambda n, t: add_up(counters(os.path.join(RAW, n.replace("/", "_"))), t), names, trees))
+        lines = list(pool.map(reached, trees))
+    with open(os.path.join(OUT, "tests.json"), "w", encoding="utf-8") as file:
+        json.dump({name: {f: sorted(n) for f, n in sorted(found.items())} for name, found in zip(names, lines)}, file)
+    everything = [c for name in names for c in counters(os.path.join(RAW, name.replace("/", "_")))]
+    add_up(everything, os.path.join(OUT, "total"))
+    silent = [name for name, found in zip(names, lines) if not found]
+    return len(chosen), failed + [f"{name}: no counters came out of it" for name in silent]
+
+
+def report():
+    """gcovr's views of the sum; its JSON, reduced to what the floors need."""
+    done = run(["gcovr", "-r", ROOT, "--object-directory", os.path.join(OUT, "total"), "-j", str(JOBS),
+                "-f", "engine/src/", "-f", "conformance/(runner|host|tests)/", "--exclude-unreachable-branches",
+                "--json", os.path.join(OUT, "coverage.json"), "--html-details", os.path.join(OUT, "index.html"),
+                "--html-title", "tl", "--cobertura", os.path.join(OUT, "cobertura.xml"),
+                "--txt", os.path.join(OUT, "coverage.txt"), os.path.join(OUT, "total")])
+    if done.returncode != 0:
+        sys.exit(f"gcovr ended with {done.returncode}\n{done.stdout}\n0 passed, 1 failed")
+    with open(os.path.join(OUT, "coverage.json"), encoding="utf-8") as file:
+        return {entry["file"]: figures(entry) for entry in json.load(file)["files"]}
+
+
+def figures(entry):
+    """(reached, in all) for lines, branches and functions of a file."""
+    lines = [line for line in entry["lines"] if not line.get("gcovr/noncode")]
+    branches = [b for line in lines for b in line["branches"]]
+    return {"line": (sum(line["count"] > 0 for line in lines), len(lines)),
+            "branch": (sum(b["count"] > 0 for b in branches), len(branches)),
+            "function": (sum(f["execution_count"] > 0 for f in entry["functions"]), len(entry["functions"]))}
+
+
+def share(pair):
+    return 100.0 * pair[0] / pair[1] if pair[1] else 100.0
+
+
+def group_figures(files, folders):
+    return {kind: tuple(sum(f[kind][i] for name, f in files.items() if name.startswith(folders)) for i in (0, 1))
+            for kind in ("line", "branch", "function")}
+
+
+def table(files, seen):
+    """Markdown: a row for each group and each file; `items` counts what reaches the file."""
+    rows = ["| file | lines | branches | functions | items |", "| --- | ---: | ---: | ---: | ---: |"]
+    groups = [(f"**{name}**", group_figures(files, folders), "") for name, (folders, _) in GROUPS.items()]
+    for name, f, n in groups + [(name, f, str(seen.get(name, 0))) for name, f in sorted(files.items())]:
+        cells = [f"{share(f[kind]):.1f} % of {f[kind][1]}" for kind in ("line", "branch", "function")]
+        rows.append(f"| {name} | {cells[0]} | {cells[1]} | {cells[2]} | {n} |")
+    return "\n".join(rows) + "\n"
+
+
+def exclusions():
+    """Every marker in the sources with its reason; words for those without."""
+    found, wrong = [], []
+    listed = run(["git", "ls-files", "-c", "-o", "--exclude-standard", "*.c", "*.h"]).stdout.split()
+    for name in listed:
+        with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                mark = MARK.search(line)
+                reason = mark.group(2).strip(" :*/\n") if mark else ""
+                if mark and len(reason) < 10:
+                    wrong.append(f"{name}:{number}: {mark.group(0).strip()}: an exclusion says why")
+                elif mark:
+                    found.append(f"{name}:{number}: {reason}")
+    return found, wrong
+
+
+def read_floors(text):
+    floors = json.loads(text)
+    return {**{("group", n, k): v for n, kinds in floors["groups"].items() for k, v in kinds.items()},
+            **{("file", n, k): v for n, kinds in floors["files"].items() for k, v in kinds.items()}}, floors
+
+
+def history_falls(now, lowered):
+    """A floor that was higher in an earlier commit, while its file is still there and no reason is given."""
+    commits = run(["git", "log", "--format=%H", "--", FLOORS]).stdout.split()
+    wrong = []
+    for commit in commits:
+        shown = run(["git", "show", f"{commit}:{FLOORS}"])
+        old = read_floors(shown.stdout)[0] if shown.returncode == 0 else {}
+        for key, value in old.items():
+            gone = key[0] == "file" and not os.path.exists(os.path.join(ROOT, key[1]))
+            if now.get(key, 0) < value and not gone and key[1] not in lowered:
+                wrong.append(f"{FLOORS}: {key[1]}: {key[2]} was held to {value} in {commit[:9]}")
+        now = {**now, **{k: max(v, now.get(k, 0)) for k, v in old.items()}}
+    return wrong
+
+
+def hold(files):
+    """(passed, words) of all floors."""
+    with open(os.path.join(ROOT, FLOORS), encoding="utf-8") as file:
+        now, floors = read_floors(file.read())
+    passed, wrong = 0, history_falls(now, floors.get("lowered", {}))
+    for name, (_, least) in GROUPS.items():
+        wrong += [f"{FLOORS}: {name}: {kind} may not be held to less than {value}"
+                  for kind, value in least.items() if now.get(("group", name, kind), 0) < value]
+    for (what, name, kind), floor in sorted(now.items()):
+        if what == "file" and name not in files:
+            wrong.append(f"{name}: has a floor and was not measured")
+            continue
+        value = share(files[name][kind] if what == "file" else group_figures(files, GROUPS[name][0])[kind])
+        if value + 1e-9 < floor:
+            wrong.append(f"{name}: {value:.2f} % of {kind}s, {floor} are needed")
+        else:
+            passed += 1
+    found, bad = exclusions()
+    wrong += bad
+    if len(found) > floors["exclusions"]:
+        wrong.append(f"{len(found)} exclusions, {floors['exclusions']} are allowed")
+    passed += 1
+    print(f"{len(found)} exclusions:", *found, sep="\n  ") if found else print("no exclusions")
+    return passed, wrong
+
+
+def raise_floors():
+    """What was measured becomes the floor, less one percent for what hangs on time; never lower than before."""
+    files = load_figures()
+    path = os.path.join(ROOT, FLOORS)
+    with open(path, encoding="utf-8") as file:
+        floors = json.load(file)
+    for name, figure in sorted(files.items()):
+        if figure["line"][1] == 0:
+            continue
+        old = floors["files"].get(name, {})
+        slack = 1.0 if name.startswith("engine/") else 3.0
+        floors["files"][name] = {kind: max(old.get(kind, 0), float(max(0, int(share(figure[kind]) - slack))))
+                                 for kind in ("line", "branch") if name.startswith("engine/") or kind == "line"}
+    floors["files"] = {n: f for n, f in sorted(floors["files"].items()) if n in files}
+    floors["exclusions"] = len(exclusions()[0])
+    text = json.dumps(floors, indent=1)
+    text = re.sub(r"\{\s+(\"line\": [\d.]+)(?:,\s+(\"branch\": [\d.]+))?\s+\}",
+                  lambda m: "{" + ", ".join(p for p in m.groups() if p) + "}", text)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+    return 0
+
+
+def load_figures():
+    with open(os.path.join(OUT, "coverage.json"), encoding="utf-8") as file:
+        return {entry["file"]: figures(entry) for entry in json.load(file)["files"]}
+
+
+def who(place):
+    file, _, line = place.rpartition(":")
+    with open(os.path.join(OUT, "tests.json"), encoding="utf-8") as data:
+        found = [name for name, files in json.load(data).items() if int(line) in files.get(file, [])]
+    print(*found, sep="\n") if found else print(f"nothing reaches {place}")
+    return 0 if found else 1
+
+
+def main(words):
+    if words == ["--raise"]:
+        return raise_floors()
+    if words and re.fullmatch(r"[^:]+:\d+", words[0]):
+        return who(words[0])
+    if words not in ([], ["--each"], ["--report"]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    n_items, failed = (0, []) if words == ["--report"] else measure(words == ["--each"])
+    files = report()
+    with open(os.path.join(OUT, "tests.json"), encoding="utf-8") as data:
+        tests = json.load(data).values()
+    seen = {name: sum(name in test for test in tests) for name in files}
+    text = table(files, seen)
+    with open(os.path.join(OUT, "coverage.md"), "w", encoding="utf-8") as file:
+        file.write(text)
+    print(text)
+    passed, wrong = hold(files)
+    wrong += failed
+    print(*wrong, sep="\n")
+    print(f"{passed + n_items - len(failed)} passed, {len(wrong)} failed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
