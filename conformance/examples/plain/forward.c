@@ -84,8 +84,8 @@ static tl_status check_limits(const tl_model_config *cfg, const tl_limits *limit
  * tl_work. Neither threads nor the size of a batch cost anything. */
 tl_status tl_scratch_size(const tl_model_config *cfg, const tl_limits *limits, size_t *n_bytes,
                           tl_error *err) {
-    size_t max_n_in;
-    size_t n_floats;
+    size_t max_n_in = 0;
+    size_t n_floats = 0;
     size_t n;
     TLI_TRY(check_limits(cfg, limits, err));
     TLI_TRY(measure(cfg, &max_n_in, &n_floats, err));
@@ -124,9 +124,9 @@ static void lay_out(tl_scratch *scratch) {
 
 tl_status tl_scratch_new(tl_scratch **out, const tl_model_config *cfg, const tl_limits *limits,
                          tl_error *err) {
-    size_t max_n_in;
-    size_t n_floats;
-    tl_isa isa;
+    size_t max_n_in = 0;
+    size_t n_floats = 0;
+    tl_isa isa = TL_ISA_AUTO;
     if (out == NULL) {
         return tli_fail(err, TL_ERR_INVALID, "out is NULL");
     }
@@ -312,10 +312,10 @@ static tl_status attention_half(tl_scratch *scratch, const tl_llama_layer *w, co
     rotate(scratch, scratch->k, cfg->n_kv_heads);
     TLI_TRY(write_slab(t, TL_KV_K, scratch->k, err));
     TLI_TRY(write_slab(t, TL_KV_V, scratch->v, err));
-    const size_t heads_per_kv = cfg->n_heads / cfg->n_kv_heads;
     for (size_t head = 0; head < cfg->n_heads; head++) {
         const size_t at = head * cfg->head_dim;
-        TLI_TRY(attend(t, scratch->q + at, head / heads_per_kv, scratch->o + at, err));
+        const size_t kv_head = head * cfg->n_kv_heads / cfg->n_heads; /* neighbours share one */
+        TLI_TRY(attend(t, scratch->q + at, kv_head, scratch->o + at, err));
     }
     TLI_TRY(multiply(scratch, &w->wo, scratch->o, scratch->h, err));
     add(scratch->x, scratch->h, cfg->hidden_size);

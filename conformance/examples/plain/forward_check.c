@@ -1,6 +1,6 @@
 /* forward_check.c: everything that must hold before a step writes its first byte.
  *
- * One function for each row of the page's table, in its order: first whatever is INVALID anywhere in
+ * One function for each row of the table, in its order: first whatever is INVALID anywhere in
  * the batch, then CAPACITY, then STATE.
  *
  * Source: conformance/spec/forward.md (forward#checks). */

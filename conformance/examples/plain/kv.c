@@ -269,37 +269,25 @@ uint16_t *plain_kv_slab(const tl_kv_pool *pool, uint32_t id, uint32_t layer, uin
     return pool->slabs + slab * pool->slab_len;
 }
 
-static tl_status check_slab(const tl_kv_pool *pool, uint32_t id, uint32_t layer, tl_kv_side side,
-                            tl_error *err) {
+tl_status tl_kv_pool_slab(const tl_kv_pool *pool, uint32_t id, uint32_t layer, tl_kv_side side,
+                          const uint16_t **slab, size_t *slab_len, tl_error *err) {
     TLI_TRY(plain_kv_used(pool, id, err));
-    if (layer >= pool->cfg.n_layers) {
-        return tli_fail(err, TL_ERR_INVALID, "layer %lu of %lu", (unsigned long)layer,
-                        (unsigned long)pool->cfg.n_layers);
+    if (layer >= pool->cfg.n_layers || (side != TL_KV_K && side != TL_KV_V)) {
+        return tli_fail(err, TL_ERR_INVALID, "layer %lu of %lu, side %d of 0 (K) and 1 (V)",
+                        (unsigned long)layer, (unsigned long)pool->cfg.n_layers, (int)side);
     }
-    if (side != TL_KV_K && side != TL_KV_V) {
-        return tli_fail(err, TL_ERR_INVALID, "side is %d, 0 (K) or 1 (V) is allowed", (int)side);
+    if (slab == NULL || slab_len == NULL) {
+        return tli_fail(err, TL_ERR_INVALID, "slab or slab_len is NULL");
     }
+    *slab = plain_kv_slab(pool, id, layer, (uint32_t)side);
+    *slab_len = pool->slab_len;
     return TL_OK;
 }
 
 tl_status tl_kv_pool_slab_mut(tl_kv_pool *pool, uint32_t id, uint32_t layer, tl_kv_side side,
                               uint16_t **slab, size_t *slab_len, tl_error *err) {
-    TLI_TRY(check_slab(pool, id, layer, side, err));
-    if (slab == NULL || slab_len == NULL) {
-        return tli_fail(err, TL_ERR_INVALID, "slab or slab_len is NULL");
-    }
+    const uint16_t *same = NULL;
+    TLI_TRY(tl_kv_pool_slab(pool, id, layer, side, slab == NULL ? NULL : &same, slab_len, err));
     *slab = plain_kv_slab(pool, id, layer, (uint32_t)side);
-    *slab_len = pool->slab_len;
-    return TL_OK;
-}
-
-tl_status tl_kv_pool_slab(const tl_kv_pool *pool, uint32_t id, uint32_t layer, tl_kv_side side,
-                          const uint16_t **slab, size_t *slab_len, tl_error *err) {
-    TLI_TRY(check_slab(pool, id, layer, side, err));
-    if (slab == NULL || slab_len == NULL) {
-        return tli_fail(err, TL_ERR_INVALID, "slab or slab_len is NULL");
-    }
-    *slab = plain_kv_slab(pool, id, layer, (uint32_t)side);
-    *slab_len = pool->slab_len;
     return TL_OK;
 }

@@ -12,6 +12,7 @@
 #include "util.h"
 
 enum { HEADER = 64, RECORD_HEAD = 24 };
+static const uint8_t magic[4] = {'T', 'L', 'K', 'V'};
 
 /* The CRC-32 of zlib, one bit at a time. */
 static uint32_t crc32_of(const uint8_t *bytes, size_t n) {
@@ -104,7 +105,7 @@ static void write_record(const tl_kv_pool *pool, uint32_t id, uint8_t *out) {
 
 static void write_header(const tl_kv_pool *pool, uint32_t n_blocks, uint8_t *buf, size_t size) {
     memset(buf, 0, HEADER);
-    memcpy(buf, "TLKV", 4);
+    memcpy(buf, magic, 4);
     tli_store_u32(buf + 4, TL_KV_FORMAT_V1);
     tli_store_u32(buf + 8, HEADER);
     tli_store_u32(buf + 12, TL_KV_DTYPE_F16);
@@ -126,9 +127,9 @@ tl_status tl_kv_pool_export(const tl_kv_pool *pool, const uint32_t *ids, size_t 
         return tli_fail(err, TL_ERR_INVALID, "an argument is NULL");
     }
     TLI_TRY(check_export(pool, ids, n_ids, err));
-    size_t size;
+    size_t size = HEADER;
     TLI_TRY(tl_kv_pool_export_size(pool, n_ids, &size, err));
-    if (buf_len < size) {
+    if (buf == NULL || buf_len < size) {
         *n_written = size;
         return tli_fail(err, TL_ERR_CAPACITY, "the envelope has %zu bytes, there is room for %zu",
                         size, buf_len);
@@ -143,12 +144,9 @@ tl_status tl_kv_pool_export(const tl_kv_pool *pool, const uint32_t *ids, size_t 
 
 /* ------------------------------------------------------------------ import */
 
-/* Checks 1 to 6. */
-static tl_status check_frame(const uint8_t *buf, size_t len, tl_error *err) {
-    if (len < HEADER) {
-        return tli_fail_at(err, TL_ERR_FORMAT, len, "%zu bytes, an envelope has at least 64", len);
-    }
-    if (memcmp(buf, "TLKV", 4) != 0) {
+/* Checks 2 to 6. */
+static tl_status check_frame(const uint8_t *buf, tl_error *err) {
+    if (memcmp(buf, magic, 4) != 0) {
         return tli_fail_at(err, TL_ERR_FORMAT, 0, "the magic is not TLKV");
     }
     if (tli_load_u32(buf + 60) != crc32_of(buf, 60)) {
@@ -261,25 +259,6 @@ static tl_status check_record(const tl_kv_pool *pool, const uint8_t *buf, size_t
     return TL_OK;
 }
 
-/* Checks 15 and 16. */
-static tl_status check_room(const tl_kv_pool *pool, size_t n_blocks, size_t ids_cap, size_t *n_ids,
-                            tl_error *err) {
-    const tl_kv_stats stats = tl_kv_pool_stats(pool);
-    if (n_blocks > stats.n_free + stats.n_cached) {
-        *n_ids = n_blocks;
-        return tli_fail(err, TL_ERR_CAPACITY, "the envelope has %zu blocks, %lu are free or cached",
-                        n_blocks, (unsigned long)(stats.n_free + stats.n_cached));
-    }
-    if (n_blocks > ids_cap) {
-        *n_ids = n_blocks;
-        return tli_fail(err, TL_ERR_CAPACITY,
-                        "the envelope has %zu blocks, there is room for %zu "
-                        "ids",
-                        n_blocks, ids_cap);
-    }
-    return TL_OK;
-}
-
 static void take_slab(tl_kv_pool *pool, uint32_t id, uint32_t layer, uint32_t side,
                       const uint8_t *from) {
     uint16_t *slab = plain_kv_slab(pool, id, layer, side);
@@ -310,14 +289,26 @@ tl_status tl_kv_pool_import(tl_kv_pool *pool, const uint8_t *buf, size_t buf_len
         (buf == NULL && buf_len > 0)) {
         return tli_fail(err, TL_ERR_INVALID, "an argument is NULL");
     }
-    TLI_TRY(check_frame(buf, buf_len, err));
+    if (buf_len < HEADER) {
+        return tli_fail_at(err, TL_ERR_FORMAT, buf_len, "%zu bytes, an envelope has at least 64",
+                           buf_len);
+    }
+    TLI_TRY(check_frame(buf, err));
     TLI_TRY(check_shape(pool, buf, err));
     TLI_TRY(check_payload(pool, buf, buf_len, err));
     const size_t n_blocks = tli_load_u32(buf + 16);
     for (size_t i = 0; i < n_blocks; i++) {
         TLI_TRY(check_record(pool, buf, HEADER + i * record_size(pool), err));
     }
-    TLI_TRY(check_room(pool, n_blocks, ids_cap, n_ids, err));
+    const tl_kv_stats stats = tl_kv_pool_stats(pool);
+    const size_t room = (size_t)stats.n_free + stats.n_cached;
+    if (n_blocks > room || n_blocks > ids_cap) {
+        *n_ids = n_blocks;
+        return tli_fail(err, TL_ERR_CAPACITY,
+                        "the envelope has %zu blocks, %zu are free or cached "
+                        "and there is room for %zu ids",
+                        n_blocks, room, ids_cap);
+    }
     TLI_TRY(tl_kv_pool_alloc(pool, ids, n_blocks, err));
     for (size_t i = 0; i < n_blocks; i++) {
         take_record(pool, ids[i], buf + HEADER + i * record_size(pool));

@@ -1,7 +1,7 @@
 /* model.c: bind a checkpoint's tensors to the config, and multiply by them.
  *
- * The tensors of a layer are one table. It is gone through twice: once to check that everything is
- * there and fits, before any memory is taken; once to bind.
+ * The tensors of a layer are one table. It is gone through twice by the same functions: once only
+ * to check that everything is there and fits, before any memory is taken; once to bind.
  *
  * Source: conformance/spec/config.md (config#fit), conformance/spec/safetensors.md (rule 12) and
  * conformance/spec/forward.md (linear). */
@@ -23,10 +23,10 @@ typedef enum side { NONE, HIDDEN, HEADS, KV_HEADS, INTER } side;
 static const struct part {
     const char *name; /* without ".weight" */
     side rows, cols;  /* a norm has no columns */
-    size_t member;    /* of tl_llama_layer; the two norms are bound on their own */
+    size_t member;    /* offset in tl_llama_layer; of the linears only */
 } parts[] = {
-    {"input_layernorm", HIDDEN, NONE, offsetof(tl_llama_layer, attn_norm)},
-    {"post_attention_layernorm", HIDDEN, NONE, offsetof(tl_llama_layer, mlp_norm)},
+    {"input_layernorm", HIDDEN, NONE, 0},
+    {"post_attention_layernorm", HIDDEN, NONE, 0},
     {"self_attn.q_proj", HEADS, HIDDEN, offsetof(tl_llama_layer, wq)},
     {"self_attn.k_proj", KV_HEADS, HIDDEN, offsetof(tl_llama_layer, wk)},
     {"self_attn.v_proj", KV_HEADS, HIDDEN, offsetof(tl_llama_layer, wv)},
@@ -62,73 +62,125 @@ static size_t length_of(const tl_model_config *cfg, side which) {
     }
 }
 
-static void name_of(char name[NAME_MAX_LEN], size_t layer, const char *part, const char *ending) {
-    (void)snprintf(name, NAME_MAX_LEN, "model.layers.%zu.%s%s", layer, part, ending);
-}
-
 /* Find a tensor that the config calls for, and note that it is called for. */
-static tl_status need(loader *l, const char *name, plain_place *place) {
-    if (!plain_find(l->ckpt->files, l->ckpt->n_files, name, place)) {
-        return tli_fail(l->err, TL_ERR_NOT_FOUND, "tensor %s is missing", name);
+static tl_status find(loader *l, const char *name, const char *ending, plain_place *place) {
+    char whole[NAME_MAX_LEN];
+    (void)snprintf(whole, sizeof whole, "%s%s", name, ending);
+    if (!plain_find(l->ckpt->files, l->ckpt->n_files, whole, place)) {
+        return tli_fail(l->err, TL_ERR_NOT_FOUND, "tensor %s is missing", whole);
     }
     l->used[place->number] = true;
     return TL_OK;
 }
 
-/* NAME.weight as a dense tensor [rows, cols], or [rows] when cols is 0. */
-static tl_status check_dense(loader *l, const char *name, size_t rows, size_t cols,
-                             plain_place *place) {
+/* NAME.weight, which can be widened, as [rows, cols], or as [rows] when cols is 0. */
+static tl_status find_dense(loader *l, const char *name, size_t rows, size_t cols,
+                            plain_place *place) {
     const size_t shape[] = {rows, cols};
-    char weight[NAME_MAX_LEN];
-    (void)snprintf(weight, sizeof weight, "%s.weight", name);
-    TLI_TRY(need(l, weight, place));
+    TLI_TRY(find(l, name, ".weight", place));
     if (plain_float_size(place->info->dtype) == 0) {
         return tli_fail(l->err, TL_ERR_UNSUPPORTED, "tensor %s is %s, F32, F16 or BF16 is needed",
-                        weight, tl_dtype_name(place->info->dtype));
+                        place->info->name, tl_dtype_name(place->info->dtype));
     }
     return plain_check_shape(place->info, shape, cols == 0 ? 1 : 2, l->err);
 }
 
+static tl_linear as_it_lies(const plain_place *place) {
+    static const tl_matrix_kind kinds[] = {[TL_DTYPE_F32] = TL_MATRIX_F32,
+                                           [TL_DTYPE_F16] = TL_MATRIX_F16,
+                                           [TL_DTYPE_BF16] = TL_MATRIX_BF16};
+    return (tl_linear){.kind = TL_LINEAR_DENSE,
+                       .as.dense = {.kind = kinds[place->info->dtype],
+                                    .n_out = (size_t)place->info->dims[0],
+                                    .n_in = (size_t)place->info->dims[1],
+                                    .data = plain_tensor_bytes(place)}};
+}
+
+/* Widen a whole matrix and quantize it. */
+static tl_status quantize(loader *l, const plain_place *place, tl_linear *out) {
+    const tl_tensor_info *t = place->info;
+    const size_t shape[] = {(size_t)t->dims[0], (size_t)t->dims[1]};
+    const size_t n = (size_t)(t->end - t->begin) / plain_float_size(t->dtype);
+    float *w = tli_calloc(n, sizeof *w);
+    if (w == NULL) {
+        return tli_fail(l->err, TL_ERR_NOMEM, "no memory for %zu weights of %s", n, t->name);
+    }
+    tl_error why;
+    *out = (tl_linear){.kind = TL_LINEAR_Q4};
+    tl_status status = tl_safetensors_f32(place->st, t->name, shape, 2, w, n, &why);
+    if (status == TL_OK) {
+        status = tl_qlinear_quantize(&out->as.q4, w, n, shape[0], shape[1], l->load_group, &why);
+    }
+    free(w);
+    return status == TL_OK ? TL_OK : tli_fail(l->err, status, "%s: %s", t->name, why.text);
+}
+
 /* A group that does not fit is the fault of whoever gave it: the file, or the caller. */
 static tl_status check_group(loader *l, const char *name, size_t cols) {
-    const size_t group = l->file_group != 0 ? l->file_group : l->load_group;
+    const bool file = l->file_group != 0;
+    const size_t group = file ? l->file_group : l->load_group;
     if (group % 2 != 0 || (group != 0 && cols % group != 0)) {
-        return tli_fail(l->err, l->file_group != 0 ? TL_ERR_FORMAT : TL_ERR_INVALID,
-                        "%s: groups of %zu, an even divisor of the %zu columns is needed%s", name,
-                        group, cols, l->file_group != 0 ? " (quant)" : "");
+        return tli_fail(l->err, file ? TL_ERR_FORMAT : TL_ERR_INVALID,
+                        "%s: int4 groups of %zu%s, "
+                        "an even divisor of the %zu columns is needed",
+                        name, group, file ? " by quant" : "", cols);
     }
     return TL_OK;
 }
 
-/* A linear: dense, or the pair of int4 tensors when the file is quantized. */
-static tl_status check_linear(loader *l, const char *name, size_t rows, size_t cols) {
+/* Check a linear; bind it too when out is not NULL. */
+static tl_status load_linear(loader *l, const char *name, size_t rows, size_t cols,
+                             tl_linear *out) {
     plain_place place;
     TLI_TRY(check_group(l, name, cols));
-    if (l->file_group == 0) {
-        return check_dense(l, name, rows, cols, &place);
+    if (l->file_group != 0) {
+        tl_linear made = {.kind = TL_LINEAR_Q4};
+        TLI_TRY(find(l, name, ".qweight", &place));
+        TLI_TRY(find(l, name, ".scales", &place));
+        TLI_TRY(plain_q4(l->ckpt->files, l->ckpt->n_files, name, rows, cols, l->file_group,
+                         &made.as.q4, l->err));
+        if (out != NULL) {
+            *out = made;
+        }
+        return TL_OK;
     }
-    char whole[NAME_MAX_LEN];
-    (void)snprintf(whole, sizeof whole, "%s.qweight", name);
-    TLI_TRY(need(l, whole, &place));
-    (void)snprintf(whole, sizeof whole, "%s.scales", name);
-    TLI_TRY(need(l, whole, &place));
-    tl_qlinear ignored;
-    return plain_q4(l->ckpt->files, l->ckpt->n_files, name, rows, cols, l->file_group, &ignored,
-                    l->err);
+    TLI_TRY(find_dense(l, name, rows, cols, &place));
+    if (out != NULL && l->load_group != 0) {
+        return quantize(l, &place, out);
+    }
+    if (out != NULL) {
+        *out = as_it_lies(&place);
+    }
+    return TL_OK;
 }
 
-static tl_status check_layer(loader *l, size_t layer) {
+/* Check a norm; widen it too when dst is not NULL. */
+static tl_status load_norm(loader *l, const char *name, float *dst) {
+    const size_t shape[] = {l->cfg->hidden_size};
+    plain_place place = {0};
+    TLI_TRY(find_dense(l, name, shape[0], 0, &place));
+    return dst == NULL
+               ? TL_OK
+               : tl_safetensors_f32(place.st, place.info->name, shape, 1, dst, shape[0], l->err);
+}
+
+/* Check a layer; bind it too when out is not NULL. */
+static tl_status load_layer(loader *l, size_t layer, tl_llama_layer *out, float *norms) {
     for (size_t i = 0; i < N_PARTS; i++) {
         const size_t rows = length_of(l->cfg, parts[i].rows);
         const size_t cols = length_of(l->cfg, parts[i].cols);
+        void *member = out == NULL ? NULL : (unsigned char *)out + parts[i].member;
         char name[NAME_MAX_LEN];
-        plain_place place;
-        name_of(name, layer, parts[i].name, "");
+        (void)snprintf(name, sizeof name, "model.layers.%zu.%s", layer, parts[i].name);
         if (parts[i].cols == NONE) {
-            TLI_TRY(check_dense(l, name, rows, 0, &place));
+            TLI_TRY(load_norm(l, name, out == NULL ? NULL : norms + i * rows));
         } else {
-            TLI_TRY(check_linear(l, name, rows, cols));
+            TLI_TRY(load_linear(l, name, rows, cols, member));
         }
+    }
+    if (out != NULL) {
+        out->attn_norm = norms;
+        out->mlp_norm = norms + l->cfg->hidden_size;
     }
     return TL_OK;
 }
@@ -141,17 +193,38 @@ static tl_status check_tied_head(loader *l, const plain_place *embed) {
     }
     const tl_tensor_info *a = head.info;
     const tl_tensor_info *b = embed->info;
-    const bool same = a->dtype == b->dtype && a->n_dims == 2 && a->dims[0] == b->dims[0] &&
-                      a->dims[1] == b->dims[1] &&
-                      memcmp(plain_tensor_bytes(head.st, a), plain_tensor_bytes(embed->st, b),
-                             (size_t)(b->end - b->begin)) == 0;
-    if (!same) {
-        return tli_fail(l->err, TL_ERR_UNSUPPORTED,
-                        "lm_head.weight is stored, but tied to an "
-                        "embedding that differs from it");
-    }
     l->used[head.number] = true;
+    if (a->dtype != b->dtype || a->n_dims != 2 || a->dims[0] != b->dims[0] ||
+        a->dims[1] != b->dims[1] ||
+        memcmp(plain_tensor_bytes(&head), plain_tensor_bytes(embed), (size_t)(b->end - b->begin)) !=
+            0) {
+        return tli_fail(l->err, TL_ERR_UNSUPPORTED,
+                        "lm_head.weight differs from the embedding, to "
+                        "which it is tied");
+    }
     return TL_OK;
+}
+
+/* Check everything but what is left over; bind it too when out is not NULL. */
+static tl_status load_llama(loader *l, tl_llama_weights *out, float *norms) {
+    const tl_model_config *cfg = l->cfg;
+    const size_t d = cfg->hidden_size;
+    plain_place embed = {0};
+    TLI_TRY(load_norm(l, "model.norm", norms));
+    for (size_t i = 0; i < cfg->n_layers; i++) {
+        TLI_TRY(load_layer(l, i, out == NULL ? NULL : &out->layers[i],
+                           out == NULL ? NULL : norms + (2 * i + 1) * d));
+    }
+    TLI_TRY(find_dense(l, "model.embed_tokens", cfg->vocab_size, d, &embed));
+    if (out != NULL) {
+        out->final_norm = norms;
+        out->embed = as_it_lies(&embed);
+        out->lm_head = out->embed;
+    }
+    if (cfg->tie_word_embeddings) {
+        return check_tied_head(l, &embed);
+    }
+    return load_linear(l, "lm_head", cfg->vocab_size, d, out == NULL ? NULL : &out->lm_head);
 }
 
 /* Nothing is left over but the rotary tables, which are computed and never read. */
@@ -172,34 +245,33 @@ static tl_status check_left_over(loader *l) {
     return TL_OK;
 }
 
-static tl_status check_all(loader *l) {
+static tl_status load_all(loader *l, tl_weights *out) {
     const tl_model_config *cfg = l->cfg;
-    plain_place place;
+    out->arch = cfg->arch;
     if (cfg->arch == TL_ARCH_BIGRAM) {
-        TLI_TRY(check_dense(l, "bigram", cfg->vocab_size, cfg->vocab_size, &place));
+        plain_place place = {0};
+        TLI_TRY(find_dense(l, "bigram", cfg->vocab_size, cfg->vocab_size, &place));
+        out->as.bigram = as_it_lies(&place);
         return check_left_over(l);
     }
-    TLI_TRY(check_dense(l, "model.norm", cfg->hidden_size, 0, &place));
-    for (size_t layer = 0; layer < cfg->n_layers; layer++) {
-        TLI_TRY(check_layer(l, layer));
+    TLI_TRY(load_llama(l, NULL, NULL));
+    TLI_TRY(check_left_over(l));
+    size_t n_norms = 0;
+    const bool fits = tli_mul(2 * cfg->n_layers + 1, cfg->hidden_size, &n_norms);
+    tl_llama_weights *w = &out->as.llama;
+    w->layers = tli_calloc(cfg->n_layers, sizeof *w->layers);
+    out->norms = fits ? tli_calloc(n_norms, sizeof *out->norms) : NULL;
+    if (w->layers == NULL || out->norms == NULL) {
+        return tli_fail(l->err, TL_ERR_NOMEM, "no memory for %zu layers", cfg->n_layers);
     }
-    TLI_TRY(check_dense(l, "model.embed_tokens", cfg->vocab_size, cfg->hidden_size, &place));
-    if (cfg->tie_word_embeddings) {
-        TLI_TRY(check_tied_head(l, &place));
-    } else {
-        TLI_TRY(check_linear(l, "lm_head", cfg->vocab_size, cfg->hidden_size));
-    }
-    return check_left_over(l);
+    w->n_layers = cfg->n_layers;
+    return load_llama(l, w, out->norms);
 }
 
 /* `quant` of the file: int4-g<g>-sym. What has that form with an impossible g breaks the format;
  * anything else is a scheme that we do not know. */
-static tl_status read_quant(loader *l) {
+static tl_status read_quant(loader *l, const char *quant) {
     static const char start[] = "int4-g";
-    const char *quant = tl_checkpoint_metadata(l->ckpt, "quant");
-    if (quant == NULL) {
-        return TL_OK;
-    }
     const size_t n_start = sizeof start - 1;
     const bool starts = strncmp(quant, start, n_start) == 0;
     const char *digits = starts ? quant + n_start : quant;
@@ -211,7 +283,7 @@ static tl_status read_quant(loader *l) {
                         "supported",
                         quant);
     }
-    /* Nine digits are more than any number of columns, and fit. */
+    /* Nine digits are more than any number of columns has, and fit. */
     const bool good = digits[0] != '0' && n_digits <= 9;
     l->file_group = good ? (size_t)strtoul(digits, NULL, 10) : 0;
     if (!good || l->file_group % 2 != 0) {
@@ -223,117 +295,6 @@ static tl_status read_quant(loader *l) {
     return TL_OK;
 }
 
-/* ------------------------------------------------------------------ binding */
-
-static tl_linear bind_dense(const plain_place *place) {
-    static const tl_matrix_kind kinds[] = {[TL_DTYPE_F32] = TL_MATRIX_F32,
-                                           [TL_DTYPE_F16] = TL_MATRIX_F16,
-                                           [TL_DTYPE_BF16] = TL_MATRIX_BF16};
-    return (tl_linear){.kind = TL_LINEAR_DENSE,
-                       .as.dense = {.kind = kinds[place->info->dtype],
-                                    .n_out = (size_t)place->info->dims[0],
-                                    .n_in = (size_t)place->info->dims[1],
-                                    .data = plain_tensor_bytes(place->st, place->info)}};
-}
-
-/* Widen a whole matrix and quantize it. */
-static tl_status quantize(loader *l, const char *name, const plain_place *place, tl_linear *out) {
-    const tl_tensor_info *t = place->info;
-    const size_t shape[] = {(size_t)t->dims[0], (size_t)t->dims[1]};
-    const size_t n = (size_t)(t->end - t->begin) / plain_float_size(t->dtype);
-    float *w = tli_calloc(n, sizeof *w);
-    if (w == NULL) {
-        return tli_fail(l->err, TL_ERR_NOMEM, "no memory for %zu weights of %s", n, name);
-    }
-    tl_error why;
-    tl_status status = tl_safetensors_f32(place->st, t->name, shape, 2, w, n, &why);
-    if (status == TL_OK) {
-        *out = (tl_linear){.kind = TL_LINEAR_Q4};
-        status = tl_qlinear_quantize(&out->as.q4, w, n, shape[0], shape[1], l->load_group, &why);
-    }
-    free(w);
-    return status == TL_OK ? TL_OK : tli_fail(l->err, status, "%s: %s", name, why.text);
-}
-
-static tl_status bind_linear(loader *l, const char *name, size_t rows, size_t cols,
-                             tl_linear *out) {
-    if (l->file_group != 0) {
-        *out = (tl_linear){.kind = TL_LINEAR_Q4};
-        return plain_q4(l->ckpt->files, l->ckpt->n_files, name, rows, cols, l->file_group,
-                        &out->as.q4, l->err);
-    }
-    plain_place place;
-    TLI_TRY(check_dense(l, name, rows, cols, &place));
-    if (l->load_group != 0) {
-        return quantize(l, name, &place, out);
-    }
-    *out = bind_dense(&place);
-    return TL_OK;
-}
-
-static tl_status bind_norm(loader *l, const char *name, float *dst) {
-    const size_t shape[] = {l->cfg->hidden_size};
-    return tl_checkpoint_f32(l->ckpt, name, shape, 1, dst, shape[0], l->err);
-}
-
-static tl_status bind_layer(loader *l, size_t layer, float *norms, tl_llama_layer *out) {
-    char name[NAME_MAX_LEN];
-    out->attn_norm = norms;
-    out->mlp_norm = norms + l->cfg->hidden_size;
-    name_of(name, layer, parts[0].name, ".weight");
-    TLI_TRY(bind_norm(l, name, norms));
-    name_of(name, layer, parts[1].name, ".weight");
-    TLI_TRY(bind_norm(l, name, norms + l->cfg->hidden_size));
-    for (size_t i = 2; i < N_PARTS; i++) {
-        void *linear = (unsigned char *)out + parts[i].member;
-        name_of(name, layer, parts[i].name, "");
-        TLI_TRY(bind_linear(l, name, length_of(l->cfg, parts[i].rows),
-                            length_of(l->cfg, parts[i].cols), linear));
-    }
-    return TL_OK;
-}
-
-static tl_status bind_llama(loader *l, tl_weights *out) {
-    const tl_model_config *cfg = l->cfg;
-    tl_llama_weights *w = &out->as.llama;
-    plain_place embed;
-    size_t n_norms;
-    w->layers = tli_calloc(cfg->n_layers, sizeof *w->layers);
-    if (w->layers == NULL || !tli_mul(2 * cfg->n_layers + 1, cfg->hidden_size, &n_norms)) {
-        return tli_fail(l->err, TL_ERR_NOMEM, "no memory for %zu layers", cfg->n_layers);
-    }
-    w->n_layers = cfg->n_layers;
-    out->norms = tli_calloc(n_norms, sizeof *out->norms);
-    if (out->norms == NULL) {
-        return tli_fail(l->err, TL_ERR_NOMEM, "no memory for the norms");
-    }
-    w->final_norm = out->norms;
-    TLI_TRY(bind_norm(l, "model.norm.weight", out->norms));
-    for (size_t i = 0; i < cfg->n_layers; i++) {
-        float *norms = out->norms + (2 * i + 1) * cfg->hidden_size;
-        TLI_TRY(bind_layer(l, i, norms, &w->layers[i]));
-    }
-    TLI_TRY(check_dense(l, "model.embed_tokens", cfg->vocab_size, cfg->hidden_size, &embed));
-    w->embed = bind_dense(&embed);
-    w->lm_head = w->embed;
-    if (cfg->tie_word_embeddings) {
-        return TL_OK;
-    }
-    return bind_linear(l, "lm_head", cfg->vocab_size, cfg->hidden_size, &w->lm_head);
-}
-
-static tl_status bind_all(loader *l, tl_weights *out) {
-    TLI_TRY(check_all(l));
-    out->arch = l->cfg->arch;
-    if (l->cfg->arch == TL_ARCH_LLAMA) {
-        return bind_llama(l, out);
-    }
-    plain_place place;
-    TLI_TRY(check_dense(l, "bigram", l->cfg->vocab_size, l->cfg->vocab_size, &place));
-    out->as.bigram = bind_dense(&place);
-    return TL_OK;
-}
-
 tl_status tl_weights_load(tl_weights *out, tl_checkpoint **ckpt, const tl_model_config *cfg,
                           const tl_quant_cfg *quant, tl_error *err) {
     if (out == NULL || ckpt == NULL || *ckpt == NULL || cfg == NULL) {
@@ -341,18 +302,20 @@ tl_status tl_weights_load(tl_weights *out, tl_checkpoint **ckpt, const tl_model_
     }
     loader l = {.ckpt = *ckpt, .cfg = cfg, .err = err};
     l.load_group = quant == NULL ? 0 : quant->int4_group;
-    const bool quantized = tl_checkpoint_metadata(*ckpt, "quant") != NULL;
-    if (l.load_group != 0 && (quantized || cfg->arch == TL_ARCH_BIGRAM)) {
+    const char *stored = tl_checkpoint_metadata(*ckpt, "quant");
+    if (l.load_group != 0 && (stored != NULL || cfg->arch == TL_ARCH_BIGRAM)) {
         return tli_fail(err, TL_ERR_INVALID, "int4 at load is asked for, but the %s",
-                        quantized ? "file has quant already" : "model is a bigram");
+                        stored != NULL ? "file has quant already" : "model is a bigram");
     }
-    TLI_TRY(read_quant(&l));
+    if (stored != NULL) {
+        TLI_TRY(read_quant(&l, stored));
+    }
     l.used = tli_calloc(tl_checkpoint_count(*ckpt) + 1, sizeof *l.used);
     if (l.used == NULL) {
         return tli_fail(err, TL_ERR_NOMEM, "no memory for a list of tensors");
     }
     tl_weights made = {0};
-    const tl_status status = bind_all(&l, &made);
+    const tl_status status = load_all(&l, &made);
     free(l.used);
     if (status != TL_OK) {
         tl_weights_clear(&made);
@@ -371,9 +334,11 @@ void tl_weights_clear(tl_weights *weights) {
     if (weights->arch == TL_ARCH_LLAMA) {
         tl_llama_weights *w = &weights->as.llama;
         for (size_t i = 0; w->layers != NULL && i < w->n_layers; i++) {
-            for (size_t j = 2; j < N_PARTS; j++) {
-                void *linear = (unsigned char *)&w->layers[i] + parts[j].member;
-                tl_linear_clear(linear);
+            for (size_t j = 0; j < N_PARTS; j++) {
+                void *member = (unsigned char *)&w->layers[i] + parts[j].member;
+                if (parts[j].cols != NONE) {
+                    tl_linear_clear(member);
+                }
             }
         }
         free(w->layers);
@@ -462,21 +427,26 @@ struct tl_model {
     tl_weights weights;
 };
 
-/* Both ways of loading end here. The checkpoint is taken over, whatever happens. */
-static tl_status finish(tl_model **out, const tl_model_config *config, tl_checkpoint *ckpt,
-                        const tl_model_load_cfg *cfg, tl_error *err) {
-    tl_status status;
+static tl_status load_model(tl_model *model, const plain_folder *folder,
+                            const tl_model_load_cfg *cfg, tl_error *err) {
+    tl_checkpoint *ckpt = NULL;
+    TLI_TRY(plain_config_load(&model->cfg, folder, err));
+    TLI_TRY(plain_checkpoint_open(&ckpt, folder, cfg->weights, err));
+    const tl_status status = tl_weights_load(&model->weights, &ckpt, &model->cfg, &cfg->quant, err);
+    tl_checkpoint_free(ckpt); /* NULL when the weights have taken it over */
+    return status;
+}
+
+static tl_status make_model(tl_model **out, const plain_folder *folder,
+                            const tl_model_load_cfg *cfg, tl_error *err) {
+    static const tl_model_load_cfg as_it_is;
     tl_model *model = tli_calloc(1, sizeof *model);
     if (model == NULL) {
-        status = tli_fail(err, TL_ERR_NOMEM, "no memory for a model");
-    } else {
-        model->cfg = *config;
-        status = tl_weights_load(&model->weights, &ckpt, &model->cfg,
-                                 cfg == NULL ? NULL : &cfg->quant, err);
+        return tli_fail(err, TL_ERR_NOMEM, "no memory for a model");
     }
+    const tl_status status = load_model(model, folder, cfg == NULL ? &as_it_is : cfg, err);
     if (status != TL_OK) {
         free(model);
-        tl_checkpoint_free(ckpt);
         return status;
     }
     *out = model;
@@ -489,35 +459,21 @@ tl_status tl_model_load(tl_model **out, const char *dir, const tl_model_load_cfg
         return tli_fail(err, TL_ERR_INVALID, "out is NULL");
     }
     *out = NULL;
-    tl_model_config config;
-    tl_checkpoint *ckpt;
-    TLI_TRY(tl_model_config_load(&config, dir, err));
-    TLI_TRY(tl_checkpoint_open(&ckpt, dir, cfg == NULL ? TL_WEIGHTS_MAP : cfg->weights, err));
-    return finish(out, &config, ckpt, cfg, err);
+    if (dir == NULL) {
+        return tli_fail(err, TL_ERR_INVALID, "dir is NULL");
+    }
+    return make_model(out, &(plain_folder){.dir = dir}, cfg, err);
 }
 
 tl_status tl_model_view(tl_model **out, const tl_file_view *files, size_t n_files,
                         const tl_model_load_cfg *cfg, tl_error *err) {
+    const plain_folder folder = {.files = files, .n_files = n_files};
     if (out == NULL) {
         return tli_fail(err, TL_ERR_INVALID, "out is NULL");
     }
     *out = NULL;
-    if (files == NULL && n_files > 0) {
-        return tli_fail(err, TL_ERR_INVALID, "files is NULL");
-    }
-    size_t i = 0;
-    while (i < n_files && (files[i].name == NULL || strcmp(files[i].name, "config.json") != 0)) {
-        i++;
-    }
-    if (i == n_files) {
-        return tli_fail(err, TL_ERR_IO, "there is no config.json");
-    }
-    tl_model_config config;
-    tl_checkpoint *ckpt;
-    const char *json = files[i].n_bytes == 0 ? "" : (const char *)files[i].bytes;
-    TLI_TRY(tl_model_config_parse(&config, json, files[i].n_bytes, err));
-    TLI_TRY(tl_checkpoint_view(&ckpt, files, n_files, err));
-    return finish(out, &config, ckpt, cfg, err);
+    TLI_TRY(plain_folder_check(&folder, err));
+    return make_model(out, &folder, cfg, err);
 }
 
 void tl_model_free(tl_model *model) {

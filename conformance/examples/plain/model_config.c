@@ -102,11 +102,7 @@ static tl_status check_architectures(const char *root, tl_error *err) {
     return TL_OK;
 }
 
-static tl_status check_partial(const char *object, tl_error *err) {
-    const char *value = member(object, "partial_rotary_factor");
-    if (value == NULL) {
-        return TL_OK;
-    }
+static tl_status check_partial(const char *value, tl_error *err) {
     TLI_TRY(check_kind("partial_rotary_factor", value, PLAIN_NUMBER, err));
     if (plain_json_real(value) != 1) {
         return refuse(err, TL_ERR_UNSUPPORTED, "partial_rotary_factor", value, "1 is supported");
@@ -114,30 +110,42 @@ static tl_status check_partial(const char *object, tl_error *err) {
     return TL_OK;
 }
 
-/* rope_scaling and rope_parameters: the default written out, and nothing else. */
+/* A member of rope_scaling or rope_parameters: a part of the default, written out. */
+static tl_status check_rope_member(const char *name, const plain_walk *member, bool *has_type,
+                                   tl_error *err) {
+    const char *value = member->value;
+    if (plain_json_equal(member->key, "rope_theta")) { /* read_theta looks at it */
+        return TL_OK;
+    }
+    if (plain_json_equal(member->key, "partial_rotary_factor")) {
+        return check_partial(value, err);
+    }
+    const bool is_type =
+        plain_json_equal(member->key, "rope_type") || plain_json_equal(member->key, "type");
+    if (is_type && plain_json_kind(value) == PLAIN_STRING && plain_json_equal(value, "default")) {
+        *has_type = true;
+        return TL_OK;
+    }
+    const bool wrong_kind = is_type && plain_json_kind(value) != PLAIN_STRING;
+    return tli_fail(err, wrong_kind ? TL_ERR_FORMAT : TL_ERR_UNSUPPORTED,
+                    "config.json: %s has %.*s: %.*s, the default is supported", name,
+                    plain_json_show(member->key), member->key, plain_json_show(value), value);
+}
+
 static tl_status check_rope(const char *root, const char *name, bool type_needed, tl_error *err) {
     const char *rope = member(root, name);
+    bool has_type = false;
     if (rope == NULL) {
         return TL_OK;
     }
     TLI_TRY(check_kind(name, rope, PLAIN_OBJECT, err));
-    TLI_TRY(check_optional_words(rope, "rope_type", "default", "default", err));
-    TLI_TRY(check_optional_words(rope, "type", "default", "default", err));
-    TLI_TRY(check_partial(rope, err));
     plain_walk walk = plain_walk_of(rope);
     while (plain_walk_next(&walk)) {
-        const bool known = plain_json_equal(walk.key, "rope_type") ||
-                           plain_json_equal(walk.key, "type") ||
-                           plain_json_equal(walk.key, "rope_theta") ||
-                           plain_json_equal(walk.key, "partial_rotary_factor");
-        if (!known && plain_json_kind(walk.value) != PLAIN_NULL) {
-            return tli_fail(err, TL_ERR_UNSUPPORTED,
-                            "config.json: %s has %.*s, which this engine "
-                            "does not run",
-                            name, plain_json_show(walk.key), walk.key);
+        if (plain_json_kind(walk.value) != PLAIN_NULL) {
+            TLI_TRY(check_rope_member(name, &walk, &has_type, err));
         }
     }
-    if (type_needed && member(rope, "rope_type") == NULL && member(rope, "type") == NULL) {
+    if (type_needed && !has_type) {
         return refuse(err, TL_ERR_UNSUPPORTED, name, rope, "which does not say its type");
     }
     return TL_OK;
@@ -208,7 +216,10 @@ static tl_status check_unsupported(const char *root, tl_error *err) {
     for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
         TLI_TRY(check_off(root, off[i], err));
     }
-    TLI_TRY(check_partial(root, err));
+    const char *partial = member(root, "partial_rotary_factor");
+    if (partial != NULL) {
+        TLI_TRY(check_partial(partial, err));
+    }
     TLI_TRY(check_optional_words(root, "position_embedding_type", "rope", "rope", err));
     TLI_TRY(check_optional_words(root, "hidden_act", "silu", "swish", err));
     TLI_TRY(check_optional_words(root, "hidden_activation", "silu", "swish", err));
@@ -267,8 +278,8 @@ static tl_status read_theta(const char *root, double *theta, tl_error *err) {
                                   member(root, "rope_scaling")};
     bool any = false;
     for (size_t i = 0; i < 3; i++) {
-        double here;
-        bool found;
+        double here = 0;
+        bool found = false;
         if (places[i] == NULL) {
             continue;
         }
@@ -374,7 +385,7 @@ static tl_status read_eos(const char *root, tl_model_config *cfg, tl_error *err)
 /* ------------------------------------------------------------------ the whole file */
 
 static tl_status read_llama(const char *root, tl_model_config *cfg, tl_error *err) {
-    bool found;
+    bool found = false;
     TLI_TRY(read_count(root, "hidden_size", true, MAX_COUNT, &cfg->hidden_size, err));
     TLI_TRY(read_count(root, "intermediate_size", true, MAX_COUNT, &cfg->intermediate_size, err));
     TLI_TRY(read_count(root, "num_hidden_layers", true, MAX_LAYERS, &cfg->n_layers, err));
@@ -436,20 +447,18 @@ tl_status tl_model_config_parse(tl_model_config *out, const char *json, size_t j
     return TL_OK;
 }
 
+tl_status plain_config_load(tl_model_config *out, const plain_folder *folder, tl_error *err) {
+    plain_file file;
+    TLI_TRY(plain_folder_open(folder, "config.json", TL_WEIGHTS_COPY, MAX_FILE, &file, err));
+    const tl_status status =
+        tl_model_config_parse(out, (const char *)file.bytes, file.n_bytes, err);
+    plain_file_close(&file);
+    return status;
+}
+
 tl_status tl_model_config_load(tl_model_config *out, const char *dir, tl_error *err) {
     if (out == NULL || dir == NULL) {
         return tli_fail(err, TL_ERR_INVALID, "out or dir is NULL");
     }
-    char *path = plain_path(dir, "config.json");
-    if (path == NULL) {
-        return tli_fail(err, TL_ERR_NOMEM, "no memory for a path");
-    }
-    plain_file file;
-    tl_status status = plain_file_open(&file, path, TL_WEIGHTS_COPY, MAX_FILE, err);
-    free(path);
-    if (status == TL_OK) {
-        status = tl_model_config_parse(out, (const char *)file.bytes, file.n_bytes, err);
-        plain_file_close(&file);
-    }
-    return status;
+    return plain_config_load(out, &(plain_folder){.dir = dir}, err);
 }

@@ -354,14 +354,17 @@ typedef struct checker {
     uint64_t start;
     size_t nodes;
     size_t member_nodes;
+    const char *member; /* the key of the outermost object that is being read, or NULL */
     const plain_json_limits *limits;
     const char *what;
     tl_error *err;
 } checker;
 
 static tl_status refuse(checker *c, size_t at, const char *why) {
-    return tli_fail_at(c->err, TL_ERR_FORMAT, c->start + at, "%s: %s at byte %" PRIu64, c->what,
-                       why, c->start + at);
+    return tli_fail_at(c->err, TL_ERR_FORMAT, c->start + at, "%s: %s at byte %" PRIu64 "%s%.*s",
+                       c->what, why, c->start + at, c->member == NULL ? "" : ", in ",
+                       c->member == NULL ? 0 : plain_json_show(c->member),
+                       c->member == NULL ? "" : c->member);
 }
 
 /* The next byte, and NUL at the end, which the text itself does not contain. */
@@ -511,8 +514,9 @@ static tl_status check_names(checker *c, size_t object, size_t n_names) {
     for (size_t i = 1; i < n_names && status == TL_OK; i++) {
         if (compare_strings(&names[i - 1], &names[i]) == 0) {
             const uint64_t at = c->start + (uint64_t)(names[i] - c->text);
-            status = tli_fail_at(c->err, TL_ERR_FORMAT, at, "%s: the key %.*s stands twice",
-                                 c->what, plain_json_show(names[i]), names[i]);
+            status = tli_fail_at(c->err, TL_ERR_FORMAT, at, "%s: the keys %.*s and %.*s are one",
+                                 c->what, plain_json_show(names[i - 1]), names[i - 1],
+                                 plain_json_show(names[i]), names[i]);
         }
     }
     free(names);
@@ -529,11 +533,13 @@ static tl_status check_members(checker *c, size_t depth) {
         return TL_OK;
     }
     do {
+        check_spaces(c);
+        const size_t key = c->at;
+        TLI_TRY(check_string(c));
         if (depth == 1) {
+            c->member = c->text + key;
             c->member_nodes = 0;
         }
-        check_spaces(c);
-        TLI_TRY(check_string(c));
         check_spaces(c);
         if (!take(c, ':')) {
             return refuse(c, c->at, "no colon behind a key");

@@ -15,14 +15,20 @@
 
 enum { MAX_HEADER = 100000000, MAX_NODES = 16000000, MAX_MEMBER_NODES = 250000 };
 
+/* A tensor's place in the order of names. */
+typedef struct named {
+    const char *name;
+    size_t index; /* in the order of ranges */
+} named;
+
 struct tl_layout {
     uint64_t data_start;
     size_t n_tensors;
-    tl_tensor_info *tensors;        /* sorted by begin, then end */
-    const tl_tensor_info **by_name; /* sorted by name */
-    uint64_t *dims;                 /* of all tensors, one after the other */
-    char *text;                     /* every name, then key and value of the metadata, NUL-ended */
-    const char *metadata;           /* where the latter start */
+    tl_tensor_info *tensors; /* sorted by begin, then end */
+    named *by_name;          /* sorted by name */
+    uint64_t *dims;          /* of all tensors, one after the other */
+    char *text;              /* every name, then key and value of the metadata, NUL-ended */
+    const char *metadata;    /* where the latter start */
     size_t n_metadata;
 };
 
@@ -150,7 +156,7 @@ static tl_status read_entry(const char *entry, tl_tensor_info *t, uint64_t *dims
     t->n_dims = plain_json_count(shape);
     t->dims = t->n_dims == 0 ? NULL : dims;
     const char *offsets = plain_json_find(entry, "data_offsets");
-    uint64_t range[2];
+    uint64_t range[2] = {0};
     if (offsets == NULL || plain_json_kind(offsets) != PLAIN_ARRAY ||
         plain_json_count(offsets) != 2) {
         return refuse(err, t->name, "data_offsets must be a list of two", offsets);
@@ -295,9 +301,7 @@ static int compare_ranges(const void *a, const void *b) {
 }
 
 static int compare_names(const void *a, const void *b) {
-    const tl_tensor_info *const *s = a;
-    const tl_tensor_info *const *t = b;
-    return strcmp((*s)->name, (*t)->name);
+    return strcmp(((const named *)a)->name, ((const named *)b)->name);
 }
 
 static tl_status check_tiling(const tl_layout *layout, uint64_t n_data, tl_error *err) {
@@ -337,7 +341,7 @@ static tl_status parse(tl_layout *layout, const uint8_t *bytes, size_t n_bytes, 
     const size_t n = layout->n_tensors;
     qsort(layout->tensors, n, sizeof *layout->tensors, compare_ranges);
     for (size_t i = 0; i < n; i++) {
-        layout->by_name[i] = &layout->tensors[i];
+        layout->by_name[i] = (named){.name = layout->tensors[i].name, .index = i};
     }
     qsort(layout->by_name, n, sizeof *layout->by_name, compare_names);
     return check_tiling(layout, n_bytes - layout->data_start, err);
@@ -388,11 +392,10 @@ const tl_tensor_info *tl_layout_find(const tl_layout *layout, const char *name) 
     if (layout == NULL || name == NULL) {
         return NULL;
     }
-    const tl_tensor_info wanted = {.name = name};
-    const tl_tensor_info *key = &wanted;
-    const tl_tensor_info **found =
+    const named key = {.name = name};
+    const named *found =
         bsearch(&key, layout->by_name, layout->n_tensors, sizeof key, compare_names);
-    return found == NULL ? NULL : *found;
+    return found == NULL ? NULL : &layout->tensors[found->index];
 }
 
 const char *tl_layout_metadata(const tl_layout *layout, const char *key) {

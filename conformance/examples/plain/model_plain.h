@@ -4,6 +4,8 @@
 
 #include "tl/model.h"
 
+/* ---- model_file.c ---- */
+
 /* The bytes of a whole file: mapped, read into memory, or borrowed. */
 typedef struct plain_file {
     const uint8_t *bytes;
@@ -12,24 +14,35 @@ typedef struct plain_file {
     void *owned;  /* what to free, or NULL */
 } plain_file;
 
+/* Where the files of a model are: a directory, or (dir is NULL) a list in memory. */
+typedef struct plain_folder {
+    const char *dir;
+    const tl_file_view *files;
+    size_t n_files;
+} plain_folder;
+
 /* IO unless path is a regular file that can be read; FORMAT when it has more than max_bytes. */
 tl_status plain_file_open(plain_file *out, const char *path, tl_weights_mode mode, size_t max_bytes,
                           tl_error *err);
 void plain_file_close(plain_file *file);
-/* DIR/NAME in memory of its own; NULL when there is none. */
-char *plain_path(const char *dir, const char *name);
-
-/* What is wrong with a file that cannot be safetensors: " (it is a ZIP archive)"; "" if unknown. */
+/* INVALID when a file has no name or no bytes. */
+tl_status plain_folder_check(const plain_folder *folder, tl_error *err);
+tl_status plain_folder_has(const plain_folder *folder, const char *name, bool *there,
+                           tl_error *err);
+tl_status plain_folder_open(const plain_folder *folder, const char *name, tl_weights_mode mode,
+                            size_t max_bytes, plain_file *out, tl_error *err);
+/* What a file is that should have been safetensors: " (it is a ZIP archive)"; "" if unknown. */
 const char *plain_foreign(const uint8_t *bytes, size_t n);
 
-/* A file of tensors. The bytes are the file's; `file` closes them. */
+/* ---- model_config.c, model_safetensors.c, model_checkpoint.c ---- */
+
 struct tl_safetensors {
     plain_file file;
     tl_layout *layout;
 };
 
 struct tl_checkpoint {
-    tl_safetensors **files; /* [n_files] owned */
+    tl_safetensors *files; /* [n_files] owned */
     size_t n_files;
 };
 
@@ -40,12 +53,20 @@ typedef struct plain_place {
     size_t number;
 } plain_place;
 
-bool plain_find(tl_safetensors *const *files, size_t n_files, const char *name, plain_place *place);
+tl_status plain_config_load(tl_model_config *out, const plain_folder *folder, tl_error *err);
+/* Check the layout of a file that is open and take it over, or close it. */
+tl_status plain_safetensors_init(tl_safetensors *out, plain_file file, const char *name,
+                                 tl_error *err);
+void plain_safetensors_clear(tl_safetensors *st);
+tl_status plain_checkpoint_open(tl_checkpoint **out, const plain_folder *folder,
+                                tl_weights_mode mode, tl_error *err);
+
+bool plain_find(const tl_safetensors *files, size_t n_files, const char *name, plain_place *place);
 /* The int4 pair NAME.qweight and NAME.scales, each of which may be in any of the files. Otherwise
  * as tl_safetensors_q4. */
-tl_status plain_q4(tl_safetensors *const *files, size_t n_files, const char *name, size_t n_out,
+tl_status plain_q4(const tl_safetensors *files, size_t n_files, const char *name, size_t n_out,
                    size_t n_in, size_t group, tl_qlinear *out, tl_error *err);
-const uint8_t *plain_tensor_bytes(const tl_safetensors *st, const tl_tensor_info *info);
+const uint8_t *plain_tensor_bytes(const plain_place *place);
 tl_status plain_check_shape(const tl_tensor_info *info, const size_t *shape, size_t n_shape,
                             tl_error *err);
 /* Bytes of one element of F32, F16 and BF16; 0 of every other type, which cannot be widened. */

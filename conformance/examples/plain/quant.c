@@ -71,7 +71,7 @@ static int nibble_value(unsigned nibble) {
 
 tl_status tl_int4_pack(const int8_t *q, size_t q_len, size_t rows, size_t cols, uint8_t *packed,
                        size_t packed_len, tl_error *err) {
-    size_t size;
+    size_t size = 0;
     TLI_TRY(tl_int4_packed_size(rows, cols, &size, err));
     if (packed_len != size || q_len / 2 != size || q_len % 2 != 0) {
         return tli_fail(err, TL_ERR_INVALID, "%zu values and %zu bytes for %zu x %zu values", q_len,

@@ -55,15 +55,8 @@ static tl_status set_up(tl_runner *runner, const tl_engine_cfg *cfg, tl_error *e
     return TL_OK;
 }
 
-tl_status tl_runner_new(tl_runner **out, const tl_model *model, const tl_engine_cfg *cfg,
-                        tl_error *err) {
-    if (out == NULL) {
-        return tli_fail(err, TL_ERR_INVALID, "out is NULL");
-    }
-    *out = NULL;
-    if (model == NULL || cfg == NULL) {
-        return tli_fail(err, TL_ERR_INVALID, "model or cfg is NULL");
-    }
+static tl_status make(tl_runner **out, const tl_model *model, const tl_engine_cfg *cfg,
+                      tl_model *owned, tl_error *err) {
     tl_runner *runner = tli_calloc(1, sizeof *runner);
     if (runner == NULL) {
         return tli_fail(err, TL_ERR_NOMEM, "no memory for a runner");
@@ -74,8 +67,21 @@ tl_status tl_runner_new(tl_runner **out, const tl_model *model, const tl_engine_
         tl_runner_free(runner);
         return status;
     }
+    runner->owned = owned;
     *out = runner;
     return TL_OK;
+}
+
+tl_status tl_runner_new(tl_runner **out, const tl_model *model, const tl_engine_cfg *cfg,
+                        tl_error *err) {
+    if (out == NULL) {
+        return tli_fail(err, TL_ERR_INVALID, "out is NULL");
+    }
+    *out = NULL;
+    if (model == NULL || cfg == NULL) {
+        return tli_fail(err, TL_ERR_INVALID, "model or cfg is NULL");
+    }
+    return make(out, model, cfg, NULL, err);
 }
 
 tl_status tl_runner_load(tl_runner **out, const char *dir, const tl_engine_cfg *cfg,
@@ -84,19 +90,17 @@ tl_status tl_runner_load(tl_runner **out, const char *dir, const tl_engine_cfg *
         return tli_fail(err, TL_ERR_INVALID, "out is NULL");
     }
     *out = NULL;
-    if (dir == NULL || cfg == NULL) {
-        return tli_fail(err, TL_ERR_INVALID, "dir or cfg is NULL");
+    if (cfg == NULL) {
+        return tli_fail(err, TL_ERR_INVALID, "cfg is NULL");
     }
-    tl_model *model;
+    tl_model *model = NULL;
     const tl_model_load_cfg load = {.weights = cfg->weights, .quant = cfg->quant};
     TLI_TRY(tl_model_load(&model, dir, &load, err));
-    const tl_status status = tl_runner_new(out, model, cfg, err);
+    const tl_status status = make(out, model, cfg, model, err);
     if (status != TL_OK) {
         tl_model_free(model);
-        return status;
     }
-    (*out)->owned = model;
-    return TL_OK;
+    return status;
 }
 
 void tl_runner_free(tl_runner *runner) {
@@ -180,7 +184,7 @@ tl_status tl_runner_run_once(tl_runner *runner, const uint32_t *tokens, size_t n
                              float *hidden, size_t hidden_len, float *logits, size_t logits_len,
                              tl_error *err) {
     TLI_TRY(check_once(runner, tokens, n_tokens, hidden, hidden_len, logits, logits_len, err));
-    const size_t per_block = tl_runner_block_tokens(runner);
+    const size_t per_block = tl_kv_pool_cfg(runner->pool)->block_tokens;
     const size_t n_blocks = (n_tokens - 1) / per_block + 1;
     const tl_kv_stats stats = tl_kv_pool_stats(runner->pool);
     if (n_blocks > stats.n_free) { /* cached blocks would do, but they belong to the index */

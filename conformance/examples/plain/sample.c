@@ -12,17 +12,22 @@
 
 #include "util.h"
 
+/* What is known of one id. */
+typedef struct candidate {
+    double l; /* logit after the penalties */
+    double logprob;
+    double t;       /* logit after the temperature */
+    double q;       /* probability, first of step 8, then of step 10 */
+    uint32_t count; /* how often it stands in the output */
+    bool seen;      /* stands in the prompt or the output */
+    bool kept;      /* not filtered out so far */
+} candidate;
+
 struct tl_sampler {
     size_t vocab;
-    double *l;       /* [vocab] logits after the penalties */
-    double *logprob; /* [vocab] */
-    double *t;       /* [vocab] logits after the temperature */
-    double *q;       /* [vocab] probabilities, first of step 8, then of step 10 */
+    candidate *ids;  /* [vocab] */
     uint32_t *order; /* [vocab] ids by t descending, then id ascending */
     uint32_t *spare; /* [vocab] the other half of the merge sort */
-    uint32_t *count; /* [vocab] how often an id stands in the output */
-    bool *seen;      /* [vocab] stands in the prompt or the output */
-    bool *kept;      /* [vocab] not filtered out so far */
 };
 
 tl_sampling_params tl_sampling_params_default(void) {
@@ -42,17 +47,10 @@ tl_status tl_sampler_new(tl_sampler **out, size_t vocab, tl_error *err) {
         return tli_fail(err, TL_ERR_NOMEM, "no memory for a sampler");
     }
     s->vocab = vocab;
-    s->l = tli_calloc(vocab, sizeof *s->l);
-    s->logprob = tli_calloc(vocab, sizeof *s->logprob);
-    s->t = tli_calloc(vocab, sizeof *s->t);
-    s->q = tli_calloc(vocab, sizeof *s->q);
+    s->ids = tli_calloc(vocab, sizeof *s->ids);
     s->order = tli_calloc(vocab, sizeof *s->order);
     s->spare = tli_calloc(vocab, sizeof *s->spare);
-    s->count = tli_calloc(vocab, sizeof *s->count);
-    s->seen = tli_calloc(vocab, sizeof *s->seen);
-    s->kept = tli_calloc(vocab, sizeof *s->kept);
-    if (s->l == NULL || s->logprob == NULL || s->t == NULL || s->q == NULL || s->order == NULL ||
-        s->spare == NULL || s->count == NULL || s->seen == NULL || s->kept == NULL) {
+    if (s->ids == NULL || s->order == NULL || s->spare == NULL) {
         tl_sampler_free(s);
         return tli_fail(err, TL_ERR_NOMEM, "no memory for a sampler of %zu logits", vocab);
     }
@@ -61,19 +59,12 @@ tl_status tl_sampler_new(tl_sampler **out, size_t vocab, tl_error *err) {
 }
 
 void tl_sampler_free(tl_sampler *s) {
-    if (s == NULL) {
-        return;
+    if (s != NULL) {
+        free(s->ids);
+        free(s->order);
+        free(s->spare);
+        free(s);
     }
-    free(s->l);
-    free(s->logprob);
-    free(s->t);
-    free(s->q);
-    free(s->order);
-    free(s->spare);
-    free(s->count);
-    free(s->seen);
-    free(s->kept);
-    free(s);
 }
 
 /* ------------------------------------------------------------------ what is legal */
@@ -108,14 +99,15 @@ static tl_status check_params(const tl_sampling_params *p, tl_error *err) {
 
 /* The same rule holds for the logits that come in and for those that the penalties leave: each is
  * finite or -inf, and at least one is finite. */
-static tl_status check_values(const double *l, size_t n, const char *what, tl_error *err) {
+static tl_status check_values(const tl_sampler *s, const char *what, tl_error *err) {
     bool any_finite = false;
-    for (size_t i = 0; i < n; i++) {
-        if (isnan(l[i]) || l[i] == (double)INFINITY) {
+    for (size_t i = 0; i < s->vocab; i++) {
+        const double l = s->ids[i].l;
+        if (isnan(l) || l == (double)INFINITY) {
             return tli_fail(err, TL_ERR_INVALID, "%s %zu is %g, finite or -inf is allowed", what, i,
-                            l[i]);
+                            l);
         }
-        any_finite = any_finite || isfinite(l[i]);
+        any_finite = any_finite || isfinite(l);
     }
     if (!any_finite) {
         return tli_fail(err, TL_ERR_INVALID, "no %s is finite, at least one is needed", what);
@@ -142,35 +134,32 @@ static tl_status check_history(const uint32_t *ids, size_t n, size_t vocab, cons
 /* Steps 2 and 3. */
 static void penalize(tl_sampler *s, const tl_sampling_params *p, const uint32_t *prompt,
                      size_t n_prompt, const uint32_t *output, size_t n_output) {
-    for (size_t i = 0; i < s->vocab; i++) {
-        s->seen[i] = false;
-        s->count[i] = 0;
-    }
     for (size_t i = 0; i < n_prompt; i++) {
-        s->seen[prompt[i]] = true;
+        s->ids[prompt[i]].seen = true;
     }
     for (size_t i = 0; i < n_output; i++) {
-        s->seen[output[i]] = true;
-        s->count[output[i]]++;
+        s->ids[output[i]].seen = true;
+        s->ids[output[i]].count++;
     }
     for (size_t i = 0; i < s->vocab; i++) {
-        if (s->seen[i] && s->l[i] > 0) {
-            s->l[i] = s->l[i] / p->repetition_penalty;
-        } else if (s->seen[i]) {
-            s->l[i] = s->l[i] * p->repetition_penalty;
+        candidate *id = &s->ids[i];
+        if (id->seen && id->l > 0) {
+            id->l = id->l / p->repetition_penalty;
+        } else if (id->seen) {
+            id->l = id->l * p->repetition_penalty;
         }
-        if (s->count[i] > 0) {
-            const double frequency = p->frequency_penalty * (double)s->count[i];
-            s->l[i] = s->l[i] - (frequency + p->presence_penalty);
+        if (id->count > 0) {
+            const double frequency = p->frequency_penalty * (double)id->count;
+            id->l = id->l - (frequency + p->presence_penalty);
         }
     }
 }
 
 /* The lowest id with the largest l; an id that is only equal does not replace it. */
-static size_t largest(const double *l, size_t n) {
+static size_t largest(const tl_sampler *s) {
     size_t best = 0;
-    for (size_t i = 1; i < n; i++) {
-        if (l[i] > l[best]) {
+    for (size_t i = 1; i < s->vocab; i++) {
+        if (s->ids[i].l > s->ids[best].l) {
             best = i;
         }
     }
@@ -179,25 +168,25 @@ static size_t largest(const double *l, size_t n) {
 
 /* Step 4. */
 static void logprobs(tl_sampler *s) {
-    const double max = s->l[largest(s->l, s->vocab)];
+    const double max = s->ids[largest(s)].l;
     double z = 0.0;
     for (size_t i = 0; i < s->vocab; i++) {
-        z = z + exp(s->l[i] - max);
+        z = z + exp(s->ids[i].l - max);
     }
     for (size_t i = 0; i < s->vocab; i++) {
-        s->logprob[i] = (s->l[i] - max) - log(z);
+        s->ids[i].logprob = (s->ids[i].l - max) - log(z);
     }
 }
 
 /* Step 6. */
 static tl_status divide(tl_sampler *s, double temperature, tl_error *err) {
     for (size_t i = 0; i < s->vocab; i++) {
-        s->t[i] = s->l[i] / temperature;
-        if (isfinite(s->l[i]) && !isfinite(s->t[i])) {
+        s->ids[i].t = s->ids[i].l / temperature;
+        if (isfinite(s->ids[i].l) && !isfinite(s->ids[i].t)) {
             return tli_fail(err, TL_ERR_INVALID,
                             "logit %zu, %g, is no longer finite once divided "
                             "by the temperature %g",
-                            i, s->l[i], temperature);
+                            i, s->ids[i].l, temperature);
         }
     }
     return TL_OK;
@@ -207,12 +196,13 @@ static tl_status divide(tl_sampler *s, double temperature, tl_error *err) {
 
 /* Merge two sorted neighbours, [begin, middle) and [middle, end), of `from` into `to`. The left
  * one, whose ids are lower, goes first when both are equal. */
-static void merge(const double *t, const uint32_t *from, uint32_t *to, size_t begin, size_t middle,
-                  size_t end) {
+static void merge(const candidate *ids, const uint32_t *from, uint32_t *to, size_t begin,
+                  size_t middle, size_t end) {
     size_t left = begin;
     size_t right = middle;
     for (size_t i = begin; i < end; i++) {
-        const bool take_right = right < end && (left == middle || t[from[right]] > t[from[left]]);
+        const bool take_right =
+            right < end && (left == middle || ids[from[right]].t > ids[from[left]].t);
         to[i] = take_right ? from[right++] : from[left++];
     }
 }
@@ -229,7 +219,7 @@ static void sort_ids(tl_sampler *s) {
     }
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t begin = 0; begin < n; begin += 2 * width) {
-            merge(s->t, s->order, s->spare, begin, at_most(begin + width, n),
+            merge(s->ids, s->order, s->spare, begin, at_most(begin + width, n),
                   at_most(begin + 2 * width, n));
         }
         uint32_t *sorted = s->spare;
@@ -242,22 +232,22 @@ static void sort_ids(tl_sampler *s) {
 static void keep_top_k(tl_sampler *s, size_t k) {
     const size_t n_kept = k == 0 ? s->vocab : at_most(k, s->vocab);
     for (size_t i = 0; i < s->vocab; i++) {
-        s->kept[s->order[i]] = i < n_kept;
+        s->ids[s->order[i]].kept = i < n_kept;
     }
 }
 
 /* The first half of step 8 and the whole of step 10: q of the ids that are kept. The first id of
  * the order has the largest t, and no filter ever drops it. */
 static void probabilities(tl_sampler *s) {
-    const double max = s->t[s->order[0]];
+    const double max = s->ids[s->order[0]].t;
     double z = 0.0;
     for (size_t i = 0; i < s->vocab; i++) {
-        if (s->kept[i]) {
-            z = z + exp(s->t[i] - max);
+        if (s->ids[i].kept) {
+            z = z + exp(s->ids[i].t - max);
         }
     }
     for (size_t i = 0; i < s->vocab; i++) {
-        s->q[i] = s->kept[i] ? exp(s->t[i] - max) / z : 0.0;
+        s->ids[i].q = s->ids[i].kept ? exp(s->ids[i].t - max) / z : 0.0;
     }
 }
 
@@ -270,14 +260,14 @@ static void keep_top_p(tl_sampler *s, double p) {
     bool reached = false;
     for (size_t i = 0; i < s->vocab; i++) {
         const uint32_t id = s->order[i];
-        if (!s->kept[id]) {
+        if (!s->ids[id].kept) {
             continue;
         }
         if (reached) {
-            s->kept[id] = false;
+            s->ids[id].kept = false;
             continue;
         }
-        c = c + s->q[id];
+        c = c + s->ids[id].q;
         reached = c >= p;
     }
 }
@@ -287,9 +277,9 @@ static void keep_min_p(tl_sampler *s, double m) {
     if (m == 0) {
         return;
     }
-    const double limit = m * s->q[s->order[0]];
+    const double limit = m * s->ids[s->order[0]].q;
     for (size_t i = 0; i < s->vocab; i++) {
-        s->kept[i] = s->kept[i] && s->q[i] >= limit;
+        s->ids[i].kept = s->ids[i].kept && s->ids[i].q >= limit;
     }
 }
 
@@ -298,14 +288,14 @@ static uint32_t draw(const tl_sampler *s, double u) {
     double c = 0.0;
     uint32_t last = 0;
     for (size_t i = 0; i < s->vocab; i++) {
-        if (!s->kept[i]) {
+        if (!s->ids[i].kept) {
             continue;
         }
-        c = c + s->q[i];
+        c = c + s->ids[i].q;
         if (u < c) {
             return (uint32_t)i;
         }
-        if (s->q[i] > 0) {
+        if (s->ids[i].q > 0) {
             last = (uint32_t)i;
         }
     }
@@ -335,13 +325,13 @@ tl_status tl_sample(tl_sampler *s, const float *logits, size_t n_logits,
     TLI_TRY(check_history(prompt, n_prompt, s->vocab, "prompt", err));
     TLI_TRY(check_history(output, n_output, s->vocab, "output", err));
     for (size_t i = 0; i < s->vocab; i++) {
-        s->l[i] = (double)logits[i]; /* step 1 */
+        s->ids[i] = (candidate){.l = (double)logits[i]}; /* step 1 */
     }
-    TLI_TRY(check_values(s->l, s->vocab, "logit", err));
+    TLI_TRY(check_values(s, "logit", err));
     penalize(s, params, prompt, n_prompt, output, n_output);
-    TLI_TRY(check_values(s->l, s->vocab, "penalized logit", err));
+    TLI_TRY(check_values(s, "penalized logit", err));
     logprobs(s);
-    uint32_t id = (uint32_t)largest(s->l, s->vocab); /* step 5 */
+    uint32_t id = (uint32_t)largest(s); /* step 5 */
     if (params->temperature != 0) {
         TLI_TRY(divide(s, params->temperature, err));
         sort_ids(s);
@@ -353,6 +343,6 @@ tl_status tl_sample(tl_sampler *s, const float *logits, size_t n_logits,
         id = draw(s, tl_pcg32_uniform_f64(rng));
     }
     *token = id;
-    *logprob = s->logprob[id];
+    *logprob = s->ids[id].logprob;
     return TL_OK;
 }
