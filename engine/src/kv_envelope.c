@@ -276,9 +276,8 @@ static tl_status check_sizes(const tl_kv_pool *pool, const uint8_t *buf, size_t 
     }
     const size_t n_there = buf_len - HEADER_BYTES;
     if (n_there != needed) {
-        /* The first byte that is missing, or too many. */
-        const uint64_t at = HEADER_BYTES + (n_there < needed ? n_there : needed);
-        return tli_fail_at(err, TL_ERR_FORMAT, at,
+        /* Either the length or this field is wrong; the field is what can be pointed at. */
+        return tli_fail_at(err, TL_ERR_FORMAT, AT_PAYLOAD_BYTES,
                            "kv import: %zu bytes follow the header, must be %llu", n_there,
                            (unsigned long long)needed);
     }

@@ -314,10 +314,10 @@ static void every_flip_and_every_cut_is_refused(void **state) {
         }
     }
     for (size_t cut = 0; cut < n; cut++) {
-        assert_refused(to, bytes, cut, TL_ERR_FORMAT, cut);
+        assert_refused(to, bytes, cut, TL_ERR_FORMAT, cut < 64 ? cut : 40);
     }
     bytes[n] = 0;
-    assert_refused(to, bytes, n + 1, TL_ERR_FORMAT, n);
+    assert_refused(to, bytes, n + 1, TL_ERR_FORMAT, 40);
     tl_kv_pool_free(from);
     tl_kv_pool_free(to);
 }
