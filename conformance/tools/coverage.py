@@ -304,7 +304,7 @@ def main(words):
     files = report()
     with open(os.path.join(OUT, "tests.json"), encoding="utf-8") as data:
         tests = json.load(data).values()
-    seen = {name: sum(name in test for test in tests) for name in files}
+    seen = {name: sum(bool(test.get(name)) for test in tests) for name in files}
     text = table(files, seen)
     with open(os.path.join(OUT, "coverage.md"), "w", encoding="utf-8") as file:
         file.write(text)

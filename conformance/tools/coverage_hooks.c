@@ -2,11 +2,12 @@
  * coverage report. Linked into the cov variant only, by wraps of the linker; no product file knows
  * of it, and the cage is not one hole wider.
  *
- * gcov writes at exit(), to absolute paths. The judge's workers leave by _exit(); an engine may write
- * to its own folder only. So: _exit() writes first; before exec, and in ol-host, the counters go below
- * the working directory, which is the engine's own; and before the judge removes that folder they are
- * copied out. Processes that dropped their uid write to a folder of their own. GCOV_PREFIX names the
- * place (conformance/tools/coverage.py sets it); without it nothing is kept. */
+ * gcov writes at exit(), to absolute paths. The judge's workers leave by _exit(); an engine may
+ * write to its own folder only. So: _exit() writes first; before exec, and in ol-host, the
+ * counters go below the working directory, which is the engine's own; and before the judge removes
+ * that folder they are copied out. Processes that dropped their uid write to a folder of their
+ * own. GCOV_PREFIX names the place (conformance/tools/coverage.py sets it); without it nothing is
+ * kept. */
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdbool.h>
@@ -16,14 +17,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The linker gives these names; the first two are what __wrap__exit and __wrap_ol_dir_remove stand in
- * for. */
+/* The linker gives these names: __real_X is the X that __wrap_X stands in for. */
 _Noreturn void __real__exit(int code);
 void __real_ol_dir_remove(const char *path);
-int __real___gcov_execve(const char *path, char *const argv[], char *const env[]);
+int __real_execve(const char *path, char *const argv[], char *const env[]);
 _Noreturn void __wrap__exit(int code);
 void __wrap_ol_dir_remove(const char *path);
-int __wrap___gcov_execve(const char *path, char *const argv[], char *const env[]);
+int __wrap_execve(const char *path, char *const argv[], char *const env[]);
 void __gcov_dump(void);
 
 static size_t n_source;          /* characters of the folder that is copied */
@@ -40,10 +40,15 @@ static bool own_folder(const char *word, char *text, size_t cap) {
     return len > 0 && (size_t)len < cap;
 }
 
+/* May this process, whatever its uid is by now, write where the run started? */
+static bool can_write(void) {
+    const char *prefix = getenv("GCOV_PREFIX");
+    return geteuid() == 0 || (prefix != NULL && access(prefix, W_OK) == 0);
+}
+
 _Noreturn void __wrap__exit(int code) {
     char folder[4096];
-    if (geteuid() != 0 && access(getenv("GCOV_PREFIX") == NULL ? "" : getenv("GCOV_PREFIX"), W_OK) != 0 &&
-        own_folder("dropped", folder, sizeof folder)) {
+    if (!can_write() && own_folder("dropped", folder, sizeof folder)) {
         (void)setenv("GCOV_PREFIX", folder, 1);
     }
     __gcov_dump();
@@ -51,9 +56,10 @@ _Noreturn void __wrap__exit(int code) {
 }
 
 /* Between fork and exec the process is caged already. */
-int __wrap___gcov_execve(const char *path, char *const argv[], char *const env[]) {
+int __wrap_execve(const char *path, char *const argv[], char *const env[]) {
     (void)setenv("GCOV_PREFIX", ".", 1);
-    return __real___gcov_execve(path, argv, env);
+    __gcov_dump();
+    return __real_execve(path, argv, env);
 }
 
 static int copy_one(const char *path, const struct stat *info, int kind, struct FTW *ftw) {

@@ -2,7 +2,7 @@
 ifeq ($(VARIANT),cov)
 # See coverage_hooks.c: the counters of workers and caged engines find their way out.
 $(B)/bin/ol: $(B)/obj/conformance/tools/coverage_hooks.o
-$(B)/bin/ol: ld += -Wl,--wrap=_exit,--wrap=ol_dir_remove,--wrap=__gcov_execve
+$(B)/bin/ol: ld += -Wl,--wrap=_exit,--wrap=ol_dir_remove,--wrap=execve
 $(B)/bin/ol-host: $(B)/obj/conformance/tools/coverage_host.o
 endif
 
