@@ -228,6 +228,8 @@ bool ol_child_start(ol_child *child, const ol_cage *cage, const char *locale, ol
     if (pid > 0) {
         read_status(pipes.status[0], why, sizeof why);
         child->pid = pid;
+        child->uid = cage->sandbox->own_uid && cage->sandbox->uid_range ? cage->uid : 0;
+        child->is_ending = false;
         child->peak = (ol_usage){0};
         child->busy_ns = 0;
         child->sample_ns = ol_now_ns();

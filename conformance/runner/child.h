@@ -45,6 +45,7 @@ typedef struct ol_child {
     const ol_engine *engine;
     const ol_limits *limits;
     pid_t pid; /* 0: none */
+    uid_t uid; /* that is its alone; 0: it shares one */
     int to;    /* requests, -1 when closed */
     int from;
     int out;
@@ -57,7 +58,6 @@ typedef struct ol_child {
     ol_usage peak;        /* of the living one, by samples */
     uint64_t start_ns;    /* of the whole test */
     uint64_t idle_ns;     /* slept while we waited for it */
-    uint64_t waited_ns;   /* sum of the waits */
     uint64_t sample_ns;   /* when the last sample was taken */
     uint64_t busy_ns;     /* CPU and queue time at the last sample */
     bool is_ending;       /* the requests are closed; a clock of its own runs from there */
@@ -85,8 +85,9 @@ void ol_child_end(ol_child *child);
 /* Note an event and kill the process; the first event stands. Always false. */
 bool ol_child_event(ol_child *child, ol_class cls, const char *fmt, ...) OL_FORMAT(3, 4);
 
-/* End every process that came to us as the next of kin of a dead child; how many there were. */
-size_t ol_child_reap_orphans(void);
+/* End every process that came to us as the next of kin of a dead child, and all of `uid` when it is
+ * not 0; how many there were. */
+size_t ol_child_reap_orphans(uid_t uid);
 
 /* The tail in order, printable: other bytes as \xNN. Cut to cap. */
 void ol_tail_text(const ol_tail *tail, char *text, size_t cap);

@@ -233,7 +233,7 @@ static void name_end(ol_child *child, int status) {
         name_signal(child, WTERMSIG(status));
     } else if (WEXITSTATUS(status) == EXIT_SANITIZER && child->engine->sanitized) {
         (void)ol_child_event(child, OL_CRASH, "a sanitizer reported a fault; see its stderr");
-    } else if (child->to >= 0) {
+    } else if (!child->is_ending) {
         (void)ol_child_event(child, OL_NO_RESULT, "ended with status %d before it answered",
                              WEXITSTATUS(status));
     } else if (WEXITSTATUS(status) != 0) {
@@ -305,7 +305,21 @@ static size_t list_children(pid_t *pids, size_t cap) {
     return n;
 }
 
-size_t ol_child_reap_orphans(void) {
+/* As that user, end all that it owns in one call: a process that forks faster than we can list has no
+ * way out. */
+static void kill_all_of(uid_t uid) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (setresgid((gid_t)uid, (gid_t)uid, (gid_t)uid) == 0 && setresuid(uid, uid, uid) == 0) {
+            (void)kill(-1, SIGKILL);
+        }
+        _exit(0);
+    }
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+}
+
+size_t ol_child_reap_orphans(uid_t uid) {
     enum { ROUNDS = 200, CAP = 256 };
     size_t n_alive = 0;
     for (int round = 0; round < ROUNDS; round++) {
@@ -316,6 +330,9 @@ size_t ol_child_reap_orphans(void) {
                 n_alive++;
                 (void)kill(pids[i], SIGKILL);
             }
+        }
+        if (n_alive > 0 && uid != 0) {
+            kill_all_of(uid);
         }
         while (waitpid(-1, NULL, WNOHANG) > 0) {
         }
@@ -335,12 +352,11 @@ void ol_child_end(ol_child *child) {
         child->end_idle_ns = child->idle_ns;
         child->end_cpu_ns = child_cpu_ns(child);
         (void)child_pump(child, CHILD_WAIT_END, NULL, 0, NULL);
-        child->is_ending = false;
     }
     /* While the dead leader still holds the number of its group. */
     child_kill(child);
     child_reap(child);
-    size_t n_left = ol_child_reap_orphans();
+    size_t n_left = ol_child_reap_orphans(child->uid);
     if (n_left > 0) {
         (void)ol_child_event(child, OL_INTEGRITY, "left %zu process%s behind; ended by the judge",
                              n_left, n_left == 1 ? "" : "es");

@@ -2,7 +2,7 @@
  *
  * A fault is why the judge itself cannot go on: the exit code that it leads to and one sentence.
  * The first fault stands. What an engine does wrong is never a fault; it is a class of a test.
- * Source: conformance/spec/judge.md. */
+ * See README.md beside. */
 #ifndef OL_JUDGE_H
 #define OL_JUDGE_H
 

@@ -20,6 +20,7 @@
 
 #define RECORD_MAX ((size_t)16 << 20) /* bytes of one record */
 #define TICK_MS 100
+#define STOPS_MAX 20
 
 /* ------------------------------------------------------------------ selection */
 
@@ -98,7 +99,7 @@ typedef struct worker {
     int from;
     size_t index; /* of the test, or OL_PROBE */
     ol_wire_buf text;
-    uint64_t start_ns;
+    int n_stopped; /* how often it was woken */
 } worker;
 
 static volatile sig_atomic_t interrupted;
@@ -134,7 +135,7 @@ static bool start_worker(const ol_run *run, worker *w, size_t index) {
         child_close(&fds[0]);
         return false;
     }
-    *w = (worker){.pid = pid, .from = fds[0], .index = index, .start_ns = ol_now_ns()};
+    *w = (worker){.pid = pid, .from = fds[0], .index = index};
     return true;
 }
 
@@ -265,7 +266,18 @@ static void dismiss(crew *c) {
         json_decref(end_worker(&c->workers[i], why, sizeof why));
     }
     c->n = 0;
-    (void)ol_child_reap_orphans();
+    (void)ol_child_reap_orphans(0);
+}
+
+/* Where nothing forbids an engine of the same user to stop its judge, wake it; an engine that goes on
+ * with it ends the worker and, since nothing was judged, that is no verdict. */
+static void wake_stopped(worker *w) {
+    siginfo_t info = {0};
+    bool is_stopped =
+        waitid(P_PID, (id_t)w->pid, &info, WSTOPPED | WNOHANG) == 0 && info.si_pid == w->pid;
+    if (is_stopped) {
+        (void)kill(w->pid, ++w->n_stopped > STOPS_MAX ? SIGKILL : SIGCONT);
+    }
 }
 
 static bool collect(ol_run *run, crew *c) {
@@ -275,6 +287,7 @@ static bool collect(ol_run *run, crew *c) {
     }
     (void)poll(fds, c->n, TICK_MS);
     for (size_t i = c->n; i-- > 0;) {
+        wake_stopped(&c->workers[i]);
         if (fds[i].revents == 0 || !read_worker(&c->workers[i])) {
             continue;
         }

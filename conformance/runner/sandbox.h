@@ -1,16 +1,21 @@
 /* sandbox.h: what a child may not do, as far as this machine can forbid it.
  *
  * Layers, each used when it is there and named in the report's header when it is not:
- *   uid        as root, an unprivileged uid of the child's own, no groups, no capabilities
- *   limits     memory, file size, descriptors, CPU, processes (with an own uid), no core files
- *   seccomp    no exec, no second process, no ptrace, no sockets, no signals to others: ends the
- * child by SIGSYS landlock   only the engine, the system's libraries and the child's own directory
- * can be read namespace  where there is no Landlock and we are root: the goldens and the project
- * are mounted over subreaper  what outlives the child comes to the judge and is ended What is
- * checked inside the engine's own address space catches mistakes, not forgers.
  *
- * All functions named _enter run in the child between fork and exec. Source:
- * conformance/spec/judge.md. */
+ *   uid        as root, an unprivileged uid of the child's own, no groups, no capabilities
+ *
+ *   limits     memory, file size, descriptors, CPU, processes (with an own uid), no core files
+ *
+ *   seccomp    no exec, no second process, no ptrace, no sockets, no signals to others
+ *
+ *   landlock   of all files only the engine, the system's libraries and the child's directory
+ *
+ *   namespace  where there is no Landlock and we are root: the goldens are mounted over
+ *
+ *   subreaper  what outlives the child comes to the judge and is ended
+ *
+ * What is checked inside the engine's own address space catches mistakes, not forgers.
+ * All functions named _enter run in the child between fork and exec. See README.md beside. */
 #ifndef OL_SANDBOX_H
 #define OL_SANDBOX_H
 
@@ -34,14 +39,13 @@ ol_limits ol_limits_default(void);
 /* What this machine offers; found once, before the first child. */
 typedef struct ol_sandbox {
     bool own_uid;   /* we are root and can drop */
-    bool uid_range; /* uids of a range are ours alone, so processes of a uid can be counted and
-                       ended */
+    bool uid_range; /* the uids are ours alone: their processes can be counted and ended */
     uid_t uid;      /* the first of the range, or 65534 for all */
     bool seccomp;
     int landlock_abi; /* 0: none */
     bool mount_ns;
-    const char
-        *hide[8]; /* folders that no child may see: the goldens, absolute; set by the caller */
+    /* Folders that no child may see, absolute: the goldens. Set by the caller. */
+    const char *hide[8];
     size_t n_hide;
 } ol_sandbox;
 
