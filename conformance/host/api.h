@@ -1,8 +1,9 @@
-/* api.h: the library under test as a table of pointers, one for each function of the public headers.
+/* api.h: the library under test as a table of pointers, one for each function of the public
+ * headers.
  *
- * The list is the whole of the interface: a library that lacks one of these symbols is refused by name, also when
- * no op calls it. A new public function is added here; conformance/tools compares the list with the headers.
- * The types come from the headers themselves, so that a changed prototype breaks the build here. */
+ * The list is the whole of the interface: a library that lacks one of these symbols is refused by
+ * name, also when no op calls it. A new public function is added here too. The types come from the
+ * headers themselves, so that a changed prototype breaks the build here. */
 #ifndef OL_HOST_API_H
 #define OL_HOST_API_H
 
@@ -46,7 +47,8 @@
 /* clang-format on */
 
 typedef struct host_api {
-#define HOST_MEMBER(name) __typeof__(tl_##name) *name;
+/* A name, which parentheses would turn into no declarator. */
+#define HOST_MEMBER(name) __typeof__(tl_##name) *name; /* NOLINT(bugprone-macro-parentheses) */
     HOST_SYMBOLS(HOST_MEMBER)
 #undef HOST_MEMBER
 } host_api;

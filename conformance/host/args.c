@@ -1,7 +1,8 @@
 /* args.c: arguments out of requests, results into answers.
  *
- * Decoding never fails loudly: the first fault is kept in host.bad, getters give zero from then on, and the op looks
- * once, after its last argument. No number passes through decimal text of a float, so no locale matters. */
+ * Decoding never fails loudly: the first fault is kept in host.bad, getters give zero from then on,
+ * and the op looks once, after its last argument. No number passes through decimal text of a float,
+ * so no locale matters. */
 #include "host.h"
 
 #include "../runner/wire.h"

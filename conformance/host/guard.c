@@ -1,8 +1,9 @@
 /* guard.c: the watch over an op: guarded memory, the pattern in outputs, floating-point modes.
  *
- * Every array that the engine gets lies in a mapping of its own and ends exactly where an unmapped page starts: one
- * element too far is a SIGSEGV, with or without a sanitizer. The slack before the array, inside its first page,
- * holds the pattern and is compared, so a write before the start is seen as well. */
+ * Every array that the engine gets lies in a mapping of its own and ends exactly where an unmapped
+ * page starts: one element too far is a SIGSEGV, with or without a sanitizer. The slack before the
+ * array, inside its first page, holds the pattern and is compared, so a write before the start is
+ * seen as well. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "host.h"
 
@@ -18,7 +19,8 @@
 #endif
 
 #define FNV_PRIME UINT64_C(0x100000001b3)
-/* MXCSR without its six exception flags: denormals-are-zero, trap masks, rounding, flush-to-zero. */
+/* MXCSR without its six exception flags: denormals-are-zero, trap masks, rounding,
+ * flush-to-zero. */
 #define MXCSR_CONTROL_BITS 0xffc0u
 
 uint64_t host_fnv1a(uint64_t hash, const void *bytes, size_t n_bytes) {

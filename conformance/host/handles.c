@@ -1,7 +1,8 @@
 /* handles.c: pools, runners and checkpoints under numbers.
  *
- * A number is given once in the life of the process, so that a handle of something freed is told from a live one.
- * A runner's pool has a handle too; it is not the host's to free and ends with its runner. */
+ * A number is given once in the life of the process, so that a handle of something freed is told
+ * from a live one. A runner's pool has a handle too; it is not the host's to free and ends with its
+ * runner. */
 #include "host.h"
 
 #include <stdlib.h>
@@ -17,7 +18,8 @@ int64_t host_handle_add(host *h, host_kind kind, void *object, int64_t parent) {
     return (int64_t)h->n_handles;
 }
 
-/* The number that an argument stands for: itself, or {"result": i, "key": k} of an earlier call of the list. */
+/* The number that an argument stands for: itself, or {"result": i, "key": k} of an earlier call of
+ * the list. */
 static int64_t handle_number(const host *h, const json_t *value) {
     if (json_is_object(value) && h->earlier != NULL) {
         json_int_t i = json_integer_value(json_object_get(value, "result"));

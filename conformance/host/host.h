@@ -1,13 +1,14 @@
 /* host.h: the insides of ol-host, the testee that holds a shared library.
  *
- * The host answers the ops of conformance/spec/testee.md by calling the library through a table of pointers; it
- * knows no expected value and decides nothing. What it adds is a watch over each op (guard.c): inputs lie in memory
- * that is hashed and ends at an unmapped page, outputs are filled with a pattern, and the floating-point modes are
- * compared afterwards. It does no floating-point arithmetic of its own: numbers pass through as bits. The watch
- * shares an address space with the engine, so it catches mistakes, not forgers.
+ * The host answers the ops of conformance/spec/testee.md by calling the library through a table of
+ * pointers; it knows no expected value and decides nothing. What it adds is a watch over each op
+ * (guard.c): inputs lie in memory that is hashed and ends at an unmapped page, outputs are filled
+ * with a pattern, and the floating-point modes are compared afterwards. It does no floating-point
+ * arithmetic of its own: numbers pass through as bits. The watch shares an address space with the
+ * engine, so it catches mistakes, not forgers.
  *
- * An op is a function (request -> result). Arguments are decoded first, all of them; a missing or malformed one sets
- * host.bad, and the op returns before it calls the engine.
+ * An op is a function (request -> result). Arguments are decoded first, all of them; a missing or
+ * malformed one sets host.bad, and the op returns before it calls the engine.
  *
  * Source: conformance/spec/testee.md. */
 #ifndef OL_HOST_H
@@ -20,8 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The host ends with this status when the library does not load or is of another ABI; the reason stands in the
- * refused answer to `hello`. The judge turns it into its exit 3. */
+/* The host ends with this status when the library does not load or is of another ABI; the reason
+ * stands in the refused answer to `hello`. The judge turns it into its exit 3. */
 #define HOST_EXIT_UNUSABLE 40
 #define HOST_EXIT_PROTOCOL 41 /* requests ended inside a frame, or were no JSON */
 
@@ -74,7 +75,8 @@ typedef struct host {
     char bad[HOST_TEXT_CAP]; /* why the request cannot be carried out; "" while it can */
 } host;
 
-/* true: done, `out` has the results. false: refused, `out` has status, offset and text (or host.bad is set). */
+/* true: done, `out` has the results. false: refused, `out` has status, offset and text (or host.bad
+ * is set). */
 typedef bool host_op_fn(host *h, const json_t *in, json_t *out);
 
 typedef struct host_op {
@@ -92,17 +94,19 @@ extern const host_op host_runner_ops[];
 
 /* ------------------------------------------------------------------ load.c */
 
-/* Load the library and resolve every symbol of the public headers. false: the reason is in text. The library stays
- * loaded until the process ends: unloading it would hide where a leaked block was made. */
+/* Load the library and resolve every symbol of the public headers. false: the reason is in text.
+ * The library stays loaded until the process ends: unloading it would hide where a leaked block was
+ * made. */
 bool host_load(host_api *tl, const char *path, char text[HOST_TEXT_CAP]);
 
 /* ------------------------------------------------------------------ guard.c */
 
-/* Memory for the engine of n_bytes, NULL for 0 bytes and when host.bad gets set. It ends with the op. */
+/* Memory for the engine of n_bytes, NULL for 0 bytes and when host.bad gets set. It ends with the
+ * op. */
 void *host_input(host *h, const char *name,
                  size_t n_bytes); /* to be filled by the op, then sealed */
-/* The last thing before an op calls the engine: hash all inputs, which must not change from here on. false when
- * host.bad is set: the op returns then. */
+/* The last thing before an op calls the engine: hash all inputs, which must not change from here
+ * on. false when host.bad is set: the op returns then. */
 bool host_ready(host *h);
 void *host_output(host *h, const char *name, size_t n_bytes); /* filled with the pattern */
 void host_refill(host *h); /* give all outputs the pattern again, before a further call */
@@ -114,14 +118,15 @@ uint8_t host_pattern(size_t i);
 bool host_untouched(const void *data, size_t first, size_t n_bytes);
 
 void host_fp_read(host_fp *fp);
-/* Look at everything that the op's calls could have spoilt; say so, put it right, and give the memory back. */
+/* Look at everything that the op's calls could have spoilt; say so, put it right, and give the
+ * memory back. */
 void host_settle(host *h, bool refused);
 void host_violation(host *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 uint64_t host_fnv1a(uint64_t hash, const void *bytes, size_t n_bytes);
 #define HOST_FNV_START UINT64_C(0xcbf29ce484222325)
 
-/* ------------------------------------------------------------------ args.c: arguments and results */
+/* ------------------------------------------------------------------ args.c */
 
 void host_bad(host *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool host_is_bad(const host *h);
@@ -158,7 +163,8 @@ void host_put_q4(host *h, json_t *out, const tl_qlinear *q); /* `qweight` and `s
 tl_error host_error(void);
 /* true for TL_OK; else put status, offset and text into out. */
 bool host_answer(json_t *out, tl_status status, const tl_error *err);
-/* The same, for constructors: after a refusal *object must be NULL (a violation else, and it is made NULL). */
+/* The same, for constructors: after a refusal *object must be NULL (a violation else, and it is
+ * made NULL). */
 bool host_made(host *h, json_t *out, tl_status status, const tl_error *err, void **object);
 /* What a constructor's out parameter holds before the call: no NULL, no address. */
 void *host_unset(void);

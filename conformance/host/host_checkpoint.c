@@ -183,7 +183,8 @@ static bool op_checkpoint_free(host *h, const json_t *in, json_t *out) {
 
 /* ------------------------------------------------------------------ reading */
 
-/* The shape asked for, and the elements that it makes (host.bad when they are too many to answer). */
+/* The shape asked for, and the elements that it makes (host.bad when they are too many to
+ * answer). */
 static const size_t *arg_shape(host *h, const json_t *in, size_t *n_shape, size_t *n_elements) {
     const json_t *list = json_object_get(in, "shape");
     *n_shape = json_array_size(list);

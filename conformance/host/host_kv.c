@@ -143,7 +143,8 @@ static tl_kv_side arg_side(host *h, const json_t *in) {
     return strcmp(side, "v") == 0 ? TL_KV_V : (tl_kv_side)2;
 }
 
-/* The slab's address and length, as the engine's constructor-like call gives them; untouched after a refusal. */
+/* The slab's address and length, as the engine's constructor-like call gives them; untouched after
+ * a refusal. */
 typedef struct slab {
     const uint16_t *data;
     uint16_t *data_mut;
@@ -160,7 +161,8 @@ static bool answer_slab(host *h, json_t *out, tl_status status, const tl_error *
     return host_answer(out, status, err);
 }
 
-/* Does [at, at + n) lie in the slab? The engine's word for the length is taken; the test compares it. */
+/* Does [at, at + n) lie in the slab? The engine's word for the length is taken; the test compares
+ * it. */
 static bool fits(host *h, size_t at, size_t n, size_t len) {
     if (at > len || n > len - at) {
         host_bad(h, "elements %zu to %zu + %zu are past the slab of %zu", at, at, n, len);

@@ -1,7 +1,8 @@
 /* host_quant.c: the ops of 16-bit floats, int4 and the linear products.
  *
- * Matrices lie in guarded memory of exactly their size, unaligned as in a file. Of a product, only the columns that
- * were asked for may be written; the others must keep the pattern and travel as 0. */
+ * Matrices lie in guarded memory of exactly their size, unaligned as in a file. Of a product, only
+ * the columns that were asked for may be written; the others must keep the pattern and travel as
+ * 0. */
 #include "host.h"
 
 #include <string.h>
@@ -80,7 +81,8 @@ static bool op_int4_unpack(host *h, const json_t *in, json_t *out) {
     return true;
 }
 
-/* A little-endian u16 is two bytes in memory, whatever the machine; scales travel as u16 and lie as bytes. */
+/* A little-endian u16 is two bytes in memory, whatever the machine; scales travel as u16 and lie as
+ * bytes. */
 static const uint8_t *arg_scales(host *h, const json_t *in, size_t *n_bytes) {
     size_t n = 0;
     uint16_t *values = host_arg_array(h, in, "scales", "u16", &n);

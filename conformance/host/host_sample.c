@@ -1,7 +1,8 @@
 /* host_sample.c: the ops of the generator and of the sampler.
  *
- * A generator is a value that comes with the request and goes back with the answer; the host keeps none. The
- * sampler is made anew for each request, so that nothing can be carried from one to the next. */
+ * A generator is a value that comes with the request and goes back with the answer; the host keeps
+ * none. The sampler is made anew for each request, so that nothing can be carried from one to the
+ * next. */
 #include "host.h"
 
 #include <stdlib.h>

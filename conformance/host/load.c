@@ -1,7 +1,7 @@
 /* load.c: open the shared library and fill the table of its functions.
  *
- * RTLD_LOCAL keeps the library's symbols out of the host's own look-ups; RTLD_NOW makes a missing dependency an
- * error here, with a name, and not a crash at the first call. */
+ * RTLD_LOCAL keeps the library's symbols out of the host's own look-ups; RTLD_NOW makes a missing
+ * dependency an error here, with a name, and not a crash at the first call. */
 #include "host.h"
 
 #include <dlfcn.h>
@@ -19,7 +19,8 @@ static void add_name(char text[HOST_TEXT_CAP], const char *name) {
     }
 }
 
-/* ISO C has no cast from an object pointer to a function pointer; POSIX promises that the bits are the same. */
+/* ISO C has no cast from an object pointer to a function pointer; POSIX promises that the bits are
+ * the same. */
 static bool resolve(void *library, const char *name, void *function, size_t n_bytes) {
     void *address = dlsym(library, name);
     if (address == NULL) {

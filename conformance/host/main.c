@@ -1,6 +1,8 @@
-/* main.c: ol-host LIBRARY: answer requests on descriptor 3 by calls into a shared library, on descriptor 4.
+/* main.c: ol-host LIBRARY: answer requests on descriptor 3 by calls into a shared library, on
+ * descriptor 4.
  *
- * One frame in, one frame out, until end of file; then everything is freed and the status is 0. See host.h. */
+ * One frame in, one frame out, until end of file; then everything is freed and the status is 0. See
+ * host.h. */
 #include "host.h"
 
 #include "../runner/wire.h"
@@ -52,12 +54,12 @@ static bool op_hello(host *h, const json_t *in, json_t *out) {
 
 static const host_op main_ops[] = {{"hello", op_hello}, {NULL, NULL}};
 
-static const host_op *const op_tables[] = {main_ops,       host_sample_ops,  host_quant_ops,
-                                           host_kv_ops,    host_kv_move_ops, host_checkpoint_ops,
-                                           host_runner_ops};
+static const host_op *const op_tables[] = {
+    main_ops,         host_sample_ops,     host_quant_ops,  host_kv_ops,
+    host_kv_move_ops, host_checkpoint_ops, host_runner_ops, NULL};
 
 static host_op_fn *find_op(const char *name) {
-    for (size_t i = 0; i < sizeof op_tables / sizeof *op_tables; i++) {
+    for (size_t i = 0; op_tables[i] != NULL; i++) {
         for (const host_op *op = op_tables[i]; op->name != NULL; op++) {
             if (strcmp(op->name, name) == 0) {
                 return op->run;
@@ -95,7 +97,8 @@ static json_t *answer_op(host *h, const json_t *in) {
     return out;
 }
 
-/* The op `calls`: a list of ops in order. It is no entry of a table, so that it cannot stand inside itself. */
+/* The op `calls`: a list of ops in order. It is no entry of a table, so that it cannot stand inside
+ * itself. */
 static json_t *answer_calls(host *h, const json_t *in) {
     json_t *out = json_object();
     json_t *results = json_array();
@@ -194,7 +197,8 @@ int main(int argc, char **argv) {
     }
     (void)signal(SIGPIPE, SIG_IGN);
     host h = {0};
-    /* Before the library's constructors run: some compilers' fast-math start-up code sets denormal modes. */
+    /* Before the library's constructors run: some compilers' fast-math start-up code sets denormal
+     * modes. */
     host_fp_read(&h.fp);
     char text[HOST_TEXT_CAP] = "";
     if (!host_load(&h.tl, argv[1], text)) {

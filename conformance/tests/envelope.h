@@ -1,7 +1,8 @@
 /* envelope.h: the transfer envelope, built and read by the judge's own code.
  *
- * An envelope is built from fields and records and then sealed (both checksums, its own bitwise CRC-32); a test changes
- * bytes between building and sealing, so that a fault is reached behind right checksums.
+ * An envelope is built from fields and records and then sealed (both checksums, its own bitwise
+ * CRC-32); a test changes bytes between building and sealing, so that a fault is reached behind
+ * right checksums.
  *
  * Source: conformance/spec/kv-block.md, clause envelope. */
 #ifndef OL_ENVELOPE_H
@@ -48,7 +49,8 @@ typedef struct env_block {
 uint32_t env_crc32(const uint8_t *bytes, size_t n_bytes);
 size_t env_record_bytes(const kv_shape *shape);
 size_t env_record_at(const kv_shape *shape, size_t i_block); /* where record i starts */
-/* Where element `at` of slab i_slab (K and V in turn) of a record stands, from the start of the envelope. */
+/* Where element `at` of slab i_slab (K and V in turn) of a record stands, from the start of the
+ * envelope. */
 size_t env_element_at(const kv_shape *shape, size_t i_block, size_t i_slab, size_t at);
 /* Is this element of a slab at a position from `fill` on? */
 bool env_is_stale(const kv_shape *shape, size_t at, uint32_t fill);

@@ -1,8 +1,9 @@
 /* kv_script.h: a scenario of one pool, written as a list of steps.
  *
- * A script belongs to one check. Each step makes one call and says what must come of it; what does not is recorded as a
- * failure of the check. Where a step that the rest stands on fails, the script is broken: the remaining steps make no
- * call and record nothing, so that one fault is told once. */
+ * A script belongs to one check. Each step makes one call and says what must come of it; what does
+ * not is recorded as a failure of the check. Where a step that the rest stands on fails, the script
+ * is broken: the remaining steps make no call and record nothing, so that one fault is told
+ * once. */
 #ifndef OL_KV_SCRIPT_H
 #define OL_KV_SCRIPT_H
 
@@ -59,7 +60,8 @@ void kv_register_refused(kv_script *k, uint32_t id, int key, const char *statuse
 void kv_lookup_refused(kv_script *k, int key, const char *statuses, const char *what);
 void kv_read_refused(kv_script *k, uint32_t id, uint32_t layer, const char *side,
                      const char *statuses, const char *what);
-/* Every call that takes an id and a used block: retain, release, set_fill, register, both slab calls. */
+/* Every call that takes an id and a used block: retain, release, set_fill, register, both slab
+ * calls. */
 void kv_all_refused(kv_script *k, uint32_t id, const char *statuses, const char *what);
 
 /* Steps that look. */

@@ -1,7 +1,8 @@
 /* naive_kv.h: the pool's life cycle as a plain model: arrays and linear searches, no slabs.
  *
- * The judge asks the model what a call must give, makes the call, and tells the model what came. The model never
- * chooses a block: which free one alloc gives is not said, so the engine's ids are checked and taken over.
+ * The judge asks the model what a call must give, makes the call, and tells the model what came.
+ * The model never chooses a block: which free one alloc gives is not said, so the engine's ids are
+ * checked and taken over.
  *
  * Source: conformance/spec/kv-block.md, clause states. */
 #ifndef OL_NAIVE_KV_H
@@ -50,8 +51,8 @@ uint32_t naive_kv_find(const naive_kv *m, int key); /* n_blocks: not in the inde
 /* "OK", or the statuses of which one must come ("INVALID|STATE" where a call breaks two rules). */
 const char *naive_kv_expect(const naive_kv *m, const naive_call *call);
 
-/* Carry out a call that must succeed and did. ids [n] are what alloc gave, or the one that lookup gave. NULL, or what is
- * wrong with the ids; the model is of no use then. */
+/* Carry out a call that must succeed and did. ids [n] are what alloc gave, or the one that lookup
+ * gave. NULL, or what is wrong with the ids; the model is of no use then. */
 const char *naive_kv_apply(ol_test *t, naive_kv *m, const naive_call *call, const uint32_t *ids,
                            size_t n);
 

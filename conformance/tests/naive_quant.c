@@ -16,8 +16,9 @@ float naive_f32_of(uint32_t bits) {
     return x;
 }
 
-/* x is significand * 2^(exponent - 23). One unit of f16 near x is 2^(exponent - 10) for results from 2^-14 up and 2^-24
- * below; both are a power of two of the significand's unit, so the quotient and the remainder say it all. */
+/* x is significand * 2^(exponent - 23). One unit of f16 near x is 2^(exponent - 10) for results
+ * from 2^-14 up and 2^-24 below; both are a power of two of the significand's unit, so the quotient
+ * and the remainder say it all. */
 uint16_t naive_f16_round(uint32_t f32_bits) {
     uint16_t sign = (uint16_t)(f32_bits >> 16 & 0x8000u);
     uint32_t field = f32_bits >> 23 & 0xffu;
@@ -40,7 +41,8 @@ uint16_t naive_f16_round(uint32_t f32_bits) {
     if (twice_rest > unit || (twice_rest == unit && quotient % 2 == 1)) {
         quotient++;
     }
-    /* For normal results the quotient has the implicit bit, which adds 1 to the exponent field; so does a carry. */
+    /* For normal results the quotient has the implicit bit, which adds 1 to the exponent field; so
+     * does a carry. */
     uint32_t base = exponent >= -14 ? (uint32_t)(exponent + 14) * 1024u : 0;
     uint32_t pattern = base + quotient;
     return (uint16_t)(sign | (pattern > 0x7c00u ? 0x7c00u : pattern));

@@ -50,9 +50,9 @@ naive_rng naive_rng_after(naive_rng rng, uint64_t n_outputs) {
     return rng;
 }
 
-/* A state whose output is x: no rotation (the top five bits are 0), and the xorshift undone. With w = x at bits 27 to
- * 58, old ^ (old >> 18) = w there; the shift reaches the lower 14 of these bits only, once. Bits 0 to 26 take no
- * part in the output, so the lowest one is free. */
+/* A state whose output is x: no rotation (the top five bits are 0), and the xorshift undone. With w
+ * = x at bits 27 to 58, old ^ (old >> 18) = w there; the shift reaches the lower 14 of these bits
+ * only, once. Bits 0 to 26 take no part in the output, so the lowest one is free. */
 static uint64_t state_for(uint32_t x, uint64_t lowest_bit) {
     uint64_t w = (uint64_t)x << 27;
     uint64_t old = w ^ (w >> 18);
@@ -62,7 +62,8 @@ static uint64_t state_for(uint32_t x, uint64_t lowest_bit) {
 naive_rng naive_rng_with_u53(uint64_t u53) {
     uint64_t first = state_for((uint32_t)((u53 >> 26) << 5), 0);
     uint64_t second = state_for((uint32_t)((u53 & ((UINT64_C(1) << 26) - 1)) << 6), 1);
-    /* The increment that leads from one to the other: odd, since the multiplier is odd and the lowest bits differ. */
+    /* The increment that leads from one to the other: odd, since the multiplier is odd and the
+     * lowest bits differ. */
     naive_rng rng = {.state = first, .inc = second - first * MULTIPLIER};
     return rng;
 }

@@ -1,4 +1,5 @@
-/* naive_sampler.c: see naive_sampler.h. Compiled like the engine: contraction off, every operation rounds once. */
+/* naive_sampler.c: see naive_sampler.h. Compiled like the engine: contraction off, every operation
+ * rounds once. */
 #include "naive_sampler.h"
 
 #include "naive_rng.h"
@@ -56,6 +57,7 @@ static void take_logprobs(const double *l, size_t n, double *logprob) {
     for (size_t i = 0; i < n; i++) {
         sum = sum + exp(l[i] - max);
     }
+    /* cppcheck-suppress invalidFunctionArg ; the largest l's own term is 1 */
     double log_sum = log(sum);
     for (size_t i = 0; i < n; i++) {
         double shifted = l[i] - max;

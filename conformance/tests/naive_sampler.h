@@ -1,7 +1,8 @@
 /* naive_sampler.h: the eleven steps of sampling, as slowly and plainly as the page says them.
  *
- * What the judge compares with where no golden has the value. One run computes everything that does not hang on u;
- * then any number of draws can be asked. Legal input only: what must be refused is not looked for.
+ * What the judge compares with where no golden has the value. One run computes everything that does
+ * not hang on u; then any number of draws can be asked. Legal input only: what must be refused is
+ * not looked for.
  *
  * Source: conformance/spec/sampling.md. */
 #ifndef OL_NAIVE_SAMPLER_H
@@ -50,8 +51,9 @@ naive_result naive_sample(ol_test *t, const naive_input *in);
 /* Step 11 for u = u53 * 2^-53; step 5 when greedy. */
 uint32_t naive_pick(const naive_result *r, uint64_t u53);
 
-/* The uniforms at which naive_pick may change its answer: for each border c the last one below it and the first one
- * not below; and 0 and the largest. Returns their number, at most 2 n + 2. u53s has room for that. */
+/* The uniforms at which naive_pick may change its answer: for each border c the last one below it
+ * and the first one not below; and 0 and the largest. Returns their number, at most 2 n + 2. u53s
+ * has room for that. */
 size_t naive_edges(const naive_result *r, uint64_t *u53s);
 
 #endif

@@ -1,7 +1,8 @@
 /* test_kv.c: the life of a block: alloc, references, fills, keys, slabs, refusals.
  *
- * Property: a block is free, used or cached, never two of them, and every call does what the page's table says or
- * refuses with the page's status and changes nothing. The random walk and the large pool are in test_kv_walk.c.
+ * Property: a block is free, used or cached, never two of them, and every call does what the page's
+ * table says or refuses with the page's status and changes nothing. The random walk and the large
+ * pool are in test_kv_walk.c.
  *
  * Source: conformance/spec/kv-block.md, clause states. */
 #include "test_kv.h"
@@ -22,7 +23,8 @@ static void part_new(ol_test *t) {
     kv_close(&k);
 }
 
-/* The first pool leaves its values in memory that malloc gives again: a pool that is not zeroed shows them. */
+/* The first pool leaves its values in memory that malloc gives again: a pool that is not zeroed
+ * shows them. */
 static void part_zeroed(ol_test *t) {
     size_t n = kv_slab_len(&small);
     uint16_t *junk = ol_alloc(t, n * sizeof *junk);
@@ -131,7 +133,8 @@ static void part_references(ol_test *t) {
     kv_close(&k);
 }
 
-/* The check `name`: retain or release `times` times gives `done`, then `statuses` (NULL: success). */
+/* The check `name`: retain or release `times` times gives `done`, then `statuses` (NULL:
+ * success). */
 static void check_repeated(kv_script *k, const char *op, uint32_t id, int times, int done,
                            const char *statuses) {
     if (k->broken) {
@@ -243,7 +246,8 @@ static void part_second_holder(ol_test *t) {
     kv_fill_and_register(&k, ids[1], 2);
     kv_finds(&k, 2, ids[1]);
     kv_close(&k);
-    /* The first holder may be cached; its key is its own all the same, and the second one goes free. */
+    /* The first holder may be cached; its key is its own all the same, and the second one goes
+     * free. */
     k = kv_open(t, "register_second_holder", small);
     kv_alloc(&k, ids, 2);
     kv_cache(&k, ids[0], 1);
@@ -288,7 +292,8 @@ static void part_lookup(ol_test *t) {
     kv_close(&k);
 }
 
-/* Keys that differ from a registered one in a single byte, in every place: all 128 bits are the key. */
+/* Keys that differ from a registered one in a single byte, in every place: all 128 bits are the
+ * key. */
 static void part_misses(ol_test *t) {
     kv_script k = kv_open(t, "lookup_misses", small);
     kv_lookup_refused(&k, 1, "NOT_FOUND", "look-up in a new pool");

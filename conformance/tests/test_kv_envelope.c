@@ -1,8 +1,9 @@
 /* test_kv_envelope.c: envelopes that must be refused, byte by byte and rule by rule.
  *
- * Property: any changed byte, any cut and any byte more is refused; behind right checksums each rule of the header and
- * of the records is checked, in the page's order; and a refused import leaves the pool as it was. The pool that is
- * asked has used, cached and free blocks, so that there is something to spoil.
+ * Property: any changed byte, any cut and any byte more is refused; behind right checksums each
+ * rule of the header and of the records is checked, in the page's order; and a refused import
+ * leaves the pool as it was. The pool that is asked has used, cached and free blocks, so that there
+ * is something to spoil.
  *
  * Source: conformance/spec/kv-block.md, clause import. */
 #include "test_kv_move.h"
@@ -29,7 +30,8 @@ static const env_block records[N_RECORDS] = {
 
 /* ------------------------------------------------------------------ the pool that is asked */
 
-/* A pool with one used block under key 1, two cached ones under keys 2 (older) and 3, and three free ones. */
+/* A pool with one used block under key 1, two cached ones under keys 2 (older) and 3, and three
+ * free ones. */
 typedef struct bystander {
     kv_script k;
     uint32_t used, older, newer;
@@ -155,7 +157,8 @@ void test_kv_envelope_cuts(ol_test *t) {
         e.bytes[good.n_bytes] = more[i];
         add_import(&l, &e, ol_text(t, "a byte %02x more", (unsigned)more[i]));
     }
-    /* The payload's checksum taken over the longer payload, and an empty envelope with a byte behind it. */
+    /* The payload's checksum taken over the longer payload, and an empty envelope with a byte
+     * behind it. */
     envelope e = env_copy(t, &good, good.n_bytes + 1);
     env_seal(&e);
     add_import(&l, &e, "a byte more, with the checksum of the longer payload");
@@ -171,7 +174,7 @@ void test_kv_envelope_cuts(ol_test *t) {
     kv_close(&k);
 }
 
-/* ------------------------------------------------------------------ one fault behind right checksums */
+/* ------------------------------------------------------------------ one fault, rightly sealed */
 
 typedef struct fault {
     const char *check;
@@ -213,14 +216,16 @@ static const fault faults[] = {
      ENV_PAYLOAD_BYTES, N_RECORDS * RECORD_BYTES - 1, 0, 0},
     {"header_format", "payload_bytes one more", "FORMAT",
      ENV_PAYLOAD_BYTES, N_RECORDS * RECORD_BYTES + 1, 0, 0},
-    {"header_format", "payload_bytes 2^63 more", "FORMAT", ENV_PAYLOAD_BYTES + 4, 0x80000000u, 0, 0},
+    {"header_format", "payload_bytes 2^63 more", "FORMAT",
+     ENV_PAYLOAD_BYTES + 4, 0x80000000u, 0, 0},
     {"header_format", "n_blocks one short", "FORMAT", ENV_N_BLOCKS, N_RECORDS - 1, 0, 0},
     {"header_format", "n_blocks one more", "FORMAT", ENV_N_BLOCKS, N_RECORDS + 1, 0, 0},
     {"header_format", "n_blocks 2^32 - 1", "FORMAT", ENV_N_BLOCKS, UINT32_MAX, 0, 0},
     {"record_format", "fill 3 of 2", "FORMAT", RECORD(1), 3, RECORD(1), 4},
     {"record_format", "fill 2^31", "FORMAT", RECORD(2), 0x80000000u, RECORD(2), 4},
     {"record_format", "fill 2^32 - 1", "FORMAT", RECORD(3), UINT32_MAX, RECORD(3), 4},
-    {"record_format", "has_key 2", "FORMAT", RECORD(0) + ENV_HAS_KEY, 2, RECORD(0) + ENV_HAS_KEY, 4},
+    {"record_format", "has_key 2", "FORMAT",
+     RECORD(0) + ENV_HAS_KEY, 2, RECORD(0) + ENV_HAS_KEY, 4},
     {"record_format", "has_key 257", "FORMAT",
      RECORD(1) + ENV_HAS_KEY, 257, RECORD(1) + ENV_HAS_KEY, 4},
     {"record_format", "a key on a block with one position of two", "FORMAT",
@@ -245,11 +250,11 @@ static const fault faults[] = {
 static void check_blame(ol_test *t, const fault *f, const json_t *answer) {
     const json_t *offset = json_object_get(answer, "offset");
     json_int_t at = json_integer_value(offset);
-    bool inside = json_is_integer(offset) && at >= (json_int_t)f->blame &&
-                  at < (json_int_t)(f->blame + f->n_blame);
+    size_t end = f->blame + f->n_blame;
+    bool inside = json_is_integer(offset) && at >= (json_int_t)f->blame && at < (json_int_t)end;
     if (json_is_integer(offset)) {
         ol_check(t, "fault_offset", inside, "%s: the offset is %lld, the field is at %zu to %zu",
-                 f->what, (long long)at, f->blame, f->blame + f->n_blame - 1);
+                 f->what, (long long)at, f->blame, end - 1);
     } else {
         ol_check(t, "fault_offset", false, "%s: no offset, the field is at %zu", f->what, f->blame);
     }
@@ -356,7 +361,8 @@ void test_kv_envelope_order(ol_test *t) {
         const json_t *answer = env_import(&b.k, &e, f->cap);
         ol_check_refused(t, "check_order", answer, f->status, NULL, -1, f->what);
     }
-    /* More blocks than there is room for, and a fault in the last of them: the fault comes first. */
+    /* More blocks than there is room for, and a fault in the last of them: the fault comes
+     * first. */
     env_block many[8];
     for (size_t i = 0; i < TEST_COUNT(many); i++) {
         many[i] = records[i % N_RECORDS];
@@ -375,8 +381,9 @@ void test_kv_envelope_order(ol_test *t) {
     }
 }
 
-/* The first records are good and there is room for all: an import that copies while it checks leaves them behind. It
- * asks for more than the free blocks, too, so that one which allocates before it checks has evicted. */
+/* The first records are good and there is room for all: an import that copies while it checks
+ * leaves them behind. It asks for more than the free blocks, too, so that one which allocates
+ * before it checks has evicted. */
 void test_kv_envelope_second_record(ol_test *t) {
     bystander b = make_bystander(t, "refusal_leaves_pool");
     if (b.k.broken) {

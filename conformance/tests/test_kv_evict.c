@@ -1,7 +1,8 @@
 /* test_kv_evict.c: which cached block goes when room is needed.
  *
- * Property: free blocks go first; then the cached ones, the oldest last release first, exactly. Kills s18, which evicts
- * the newest. Blocks are released in an order that is neither that of ids, nor of alloc, nor of register.
+ * Property: free blocks go first; then the cached ones, the oldest last release first, exactly.
+ * Kills s18, which evicts the newest. Blocks are released in an order that is neither that of ids,
+ * nor of alloc, nor of register.
  *
  * Source: conformance/spec/kv-block.md, clause alloc. */
 #include "kv_script.h"
@@ -16,7 +17,8 @@ static const kv_shape shape = {
 static const size_t register_order[N] = {2, 0, 5, 3, 1, 4};
 static const size_t release_order[N] = {3, 1, 4, 0, 5, 2};
 
-/* A pool whose blocks are all cached: by_age[0] was released first. The key of block ids[i] is i. */
+/* A pool whose blocks are all cached: by_age[0] was released first. The key of block ids[i] is
+ * i. */
 static kv_script cached_pool(ol_test *t, const char *check, uint32_t by_age[N], uint32_t ids[N]) {
     kv_script k = kv_open(t, check, shape);
     kv_alloc(&k, ids, N);

@@ -1,8 +1,10 @@
-/* test_kv_walk.c: the pool against a naive model over random calls, and a pool of more than 65,536 blocks.
+/* test_kv_walk.c: the pool against a naive model over random calls, and a pool of more than 65,536
+ * blocks.
  *
- * Property: after every one of 10,000 random calls the engine has the model's status, counts, references, fills and
- * keys. Ids and keys are drawn from a small pool, so that most calls meet blocks in every state, ids past the end and
- * keys that are taken; every call is followed by stats, and by block_info of the block that it named.
+ * Property: after every one of 10,000 random calls the engine has the model's status, counts,
+ * references, fills and keys. Ids and keys are drawn from a small pool, so that most calls meet
+ * blocks in every state, ids past the end and keys that are taken; every call is followed by stats,
+ * and by block_info of the block that it named.
  *
  * Source: conformance/spec/kv-block.md, clause states. */
 #include "naive_kv.h"
@@ -177,7 +179,7 @@ static bool run_batch(kv_script *k, naive_kv *m, size_t first_step) {
         bool held = follow(t, m, call, a[0], what);
         held = held && check_stats(t, m, a[1], what);
         if (!held || !check_info(t, m, call->id, a[2], what)) {
-            return false; /* the model and the pool have parted: nothing after this means anything */
+            return false; /* model and pool have parted: nothing after this means anything */
         }
     }
     return true;
@@ -211,7 +213,7 @@ void test_kv_walk_cache_off(ol_test *t) {
     walk(t, WALK_STEPS_OFF, true);
 }
 
-/* ------------------------------------------------------------------ more blocks than 16 bits count */
+/* ------------------------------------------------------------------ more blocks than 2^16 */
 
 enum { LARGE_BLOCKS = 65536 + 300, LARGE_PAIRS = 300 };
 
@@ -261,8 +263,8 @@ static void write_pairs(kv_script *k) {
     }
 }
 
-/* Read every value back, give all references back, and take the same number again: the same blocks, since no other
- * is free or cached. */
+/* Read every value back, give all references back, and take the same number again: the same blocks,
+ * since no other is free or cached. */
 static void read_pairs(kv_script *k) {
     ol_list *list = ol_list_new(k->t);
     uint32_t want[2 * LARGE_PAIRS];

@@ -1,9 +1,9 @@
 /* test_kv_zero.c: pools that cannot be made.
  *
- * Property: a zero in any dimension, another dtype or another format is INVALID, a size that overflows is NOMEM, and the
- * pool of one in every dimension is made and works. Kills s19 (a pool of no block is accepted). The sizes that overflow
- * wrap around to 0 or to a few bytes at different steps of the product, so that an engine that does not look makes a
- * small pool and says so.
+ * Property: a zero in any dimension, another dtype or another format is INVALID, a size that
+ * overflows is NOMEM, and the pool of one in every dimension is made and works. Kills s19 (a pool
+ * of no block is accepted). The sizes that overflow wrap around to 0 or to a few bytes at different
+ * steps of the product, so that an engine that does not look makes a small pool and says so.
  *
  * Source: conformance/spec/kv-block.md, clause new. */
 #include "kv_script.h"

@@ -1,7 +1,7 @@
 /* test_pcg32.c: the generator against its vectors.
  *
- * Property: every output, uniform, child seed and stream of the golden, to the bit. Kills s01, which swaps the shifts
- * of a uniform's two draws: the outputs hold then and the uniforms do not.
+ * Property: every output, uniform, child seed and stream of the golden, to the bit. Kills s01,
+ * which swaps the shifts of a uniform's two draws: the outputs hold then and the uniforms do not.
  *
  * Source: conformance/spec/pcg32.md. */
 #include "sampler_ask.h"

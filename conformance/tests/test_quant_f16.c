@@ -1,8 +1,9 @@
 /* test_quant_f16.c: rounding to f16, widening from f16 and bf16.
  *
- * Property: to nearest, ties to even, subnormals kept, 65520 and beyond infinite, NaN stays NaN. Every tie that exists
- * between two neighbours is asked, of both signs, and both f32 neighbours of it; beyond these a strided sweep over all
- * f32 patterns against integer arithmetic. Kills s08 (truncation).
+ * Property: to nearest, ties to even, subnormals kept, 65520 and beyond infinite, NaN stays NaN.
+ * Every tie that exists between two neighbours is asked, of both signs, and both f32 neighbours of
+ * it; beyond these a strided sweep over all f32 patterns against integer arithmetic. Kills s08
+ * (truncation).
  *
  * Source: conformance/spec/safetensors.md, int4 tensors; forward.md. */
 #include "naive_quant.h"
@@ -79,7 +80,8 @@ static void part_neighbours(ol_test *t) {
     check_rounding(t, "above_and_below_half", &r, "f16 of the f32 neighbours of every tie");
 }
 
-/* Mantissas of all ones: the tie above them is odd and goes up into the next exponent, and so does all above it. */
+/* Mantissas of all ones: the tie above them is odd and goes up into the next exponent, and so does
+ * all above it. */
 static void part_carry(ol_test *t) {
     rounding r = new_rounding(t, (size_t)6 * 32);
     for (unsigned h = 0x3ff; h < F16_LARGEST; h += 0x400) {
@@ -131,7 +133,8 @@ static void part_underflow(ol_test *t) {
     check_rounding(t, "underflow", &r, "f16 of values around 2^-25");
 }
 
-/* Payloads in the high bits, in the low bits alone (which truncation drops), quiet and signalling, both signs. */
+/* Payloads in the high bits, in the low bits alone (which truncation drops), quiet and signalling,
+ * both signs. */
 static void part_nan(ol_test *t) {
     static const uint32_t nans[] = {0x7fc00000u, 0x7fc00001u, 0x7fffffffu, 0x7f800001u, 0x7f801fffu,
                                     0x7f802000u, 0x7fa00000u, 0x7f900000u, 0x7f800400u, 0xffc00000u,

@@ -1,7 +1,8 @@
 /* test_quant_int4.c: int4: the worked numbers, nibble order, scales at the edges, refusals.
  *
- * Property: scale, values and bytes of the page's example; the quotient is taken by the stored scale; column 2b is in
- * the low nibble. Kills s09 (nibbles swapped) and s10 (quotient by the f32 scale).
+ * Property: scale, values and bytes of the page's example; the quotient is taken by the stored
+ * scale; column 2b is in the low nibble. Kills s09 (nibbles swapped) and s10 (quotient by the f32
+ * scale).
  *
  * Source: conformance/spec/safetensors.md, int4 tensors. */
 #include "naive_quant.h"
@@ -61,7 +62,8 @@ static void check_row(ol_test *t, const char *name, const float *w, size_t n, ui
 
 /* ------------------------------------------------------------------ the example */
 
-/* 1.4 / 7 = 0.2, stored as 0.199951171875. By the stored scale 0.29995 / s is 1.5001, by the other one 1.49975. */
+/* 1.4 / 7 = 0.2, stored as 0.199951171875. By the stored scale 0.29995 / s is 1.5001, by the other
+ * one 1.49975. */
 static void part_example(ol_test *t) {
     static const float w[] = {0.7f, -1.4f, 0.0f, 0.29995f};
     static const uint16_t scale = 0x3266;
@@ -180,7 +182,8 @@ static void check_zero_scale(ol_test *t, const float *w, const char *what) {
     }
 }
 
-/* Half of the smallest f16 is 2^-25: a largest weight of 7 x 2^-25 is the last one whose scale rounds to 0. */
+/* Half of the smallest f16 is 2^-25: a largest weight of 7 x 2^-25 is the last one whose scale
+ * rounds to 0. */
 static void part_zero_scale(ol_test *t) {
     static const float zeros[] = {0.0f, -0.0f, 0.0f, 0.0f};
     static const float tiny[] = {1e-8f, -2e-8f, 0.0f, 1.5e-8f};
@@ -283,7 +286,8 @@ static void part_error_bound(ol_test *t) {
         uint16_t scale = got.scales[i / GROUP];
         double s = (double)naive_f32_of(naive_f16_widen(scale));
         double off = fabs((double)w[i] - (double)got.q[i] * s);
-        /* The quotient is rounded to f32 before it is rounded to an integer: up to 8 x 2^-24 of s more. */
+        /* The quotient is rounded to f32 before it is rounded to an integer: up to 8 x 2^-24 of s
+         * more. */
         double allowed = s / 2 + s * 8 * 0x1p-24;
         if (scale >= 0x0400 && !(off <= allowed)) {
             ol_check(t, "error_bound", false, "weight %zu is off by %g, half a scale is %g", i, off,

@@ -1,8 +1,8 @@
 /* test_quant_linear.c: products with int4 and dense weights.
  *
- * Property: y = x W^T over the dequantized (or widened) weights, within 2 K 2^-24 sum |x W^| of the f64 product: what
- * f32 sums of K terms may be off by in any order. With --strict, the bits of the page's order of sums, on every
- * instruction set, and whatever else is asked for in the same call.
+ * Property: y = x W^T over the dequantized (or widened) weights, within 2 K 2^-24 sum |x W^| of the
+ * f64 product: what f32 sums of K terms may be off by in any order. With --strict, the bits of the
+ * page's order of sums, on every instruction set, and whatever else is asked for in the same call.
  *
  * Source: conformance/spec/forward.md, clauses dot, linear. */
 #include "naive_quant.h"
@@ -189,7 +189,8 @@ static void part_dense(ol_test *t) {
     }
 }
 
-/* Rows of very different size, then the same in another order: a row that leaks into another is far outside. */
+/* Rows of very different size, then the same in another order: a row that leaks into another is far
+ * outside. */
 static void part_rows(ol_test *t) {
     enum { M = 11, N_IN = 96 };
     linear_case c = draw_int4(t, 24, N_IN, 16, M);
@@ -239,7 +240,8 @@ static void part_dequantize(ol_test *t) {
     }
 }
 
-/* The rows of x are those of the unit matrix, so y is W^ turned over: no rounding, whatever the order of the sums. */
+/* The rows of x are those of the unit matrix, so y is W^ turned over: no rounding, whatever the
+ * order of the sums. */
 static void check_columns(ol_test *t, linear_case c) {
     size_t n = c.w.n_in;
     float *x = ol_alloc(t, n * n * sizeof *x);

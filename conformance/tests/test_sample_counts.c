@@ -1,8 +1,9 @@
 /* test_sample_counts.c: counting what is drawn.
  *
- * Property: 4,000 draws fall on four ids as 0.4, 0.3, 0.2 and 0.1 say. The seeds are fixed, also with fresh inputs: a
- * right engine's draws under them are known to lie inside the bound (chi-square 16.27 is passed by 999 of 1,000 seeds),
- * and new seeds would fail one right engine in 1,000. One generator runs through all draws of a case.
+ * Property: 4,000 draws fall on four ids as 0.4, 0.3, 0.2 and 0.1 say. The seeds are fixed, also
+ * with fresh inputs: a right engine's draws under them are known to lie inside the bound
+ * (chi-square 16.27 is passed by 999 of 1,000 seeds), and new seeds would fail one right engine in
+ * 1,000. One generator runs through all draws of a case.
  *
  * Source: conformance/spec/sampling.md, clause 11. */
 #include "sampler_ask.h"
@@ -15,7 +16,8 @@ enum { DRAWS = 4000 };
 #define CHI_SQUARE_MAX 16.27 /* three degrees of freedom, one in 1,000 */
 
 static const double shares[] = {0.4, 0.3, 0.2, 0.1};
-/* The f32 nearest to ln(share): the shares move by less than 1e-7, which 4,000 draws cannot tell. */
+/* The f32 nearest to ln(share): the shares move by less than 1e-7, which 4,000 draws cannot
+ * tell. */
 static const float four[] = {-0.9162907f, -1.2039728f, -1.6094379f, -2.3025851f};
 static const float five[] = {-0.9162907f, -1.2039728f, -INFINITY, -1.6094379f, -2.3025851f};
 

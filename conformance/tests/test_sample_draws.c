@@ -1,8 +1,8 @@
 /* test_sample_draws.c: how many uniforms a call takes, and what it refuses without taking any.
  *
- * Property: greedy moves the generator not at all, sampling moves it by exactly one uniform whatever the filters leave,
- * and a refused call leaves it alone. Every refusal has an accepted twin beside it, so that an engine that refuses
- * everything fails too.
+ * Property: greedy moves the generator not at all, sampling moves it by exactly one uniform
+ * whatever the filters leave, and a refused call leaves it alone. Every refusal has an accepted
+ * twin beside it, so that an engine that refuses everything fails too.
  *
  * Source: conformance/spec/sampling.md, clauses inputs, refusal, overflow, 5, 11. */
 #include "sampler_ask.h"
@@ -43,7 +43,8 @@ static void check_id(ol_test *t, const char *name, const naive_input *in, uint32
     }
 }
 
-/* The check `name`: refused as INVALID; and the generator is as it was, also where the engine went on wrongly. */
+/* The check `name`: refused as INVALID; and the generator is as it was, also where the engine went
+ * on wrongly. */
 static void check_invalid(ol_test *t, const char *name, const naive_input *in, const char *what) {
     const json_t *answer = ask_sample(t, in, start_rng());
     ol_check_refused(t, name, answer, "INVALID", NULL, -1, what);
@@ -127,7 +128,8 @@ static void part_greedy(ol_test *t) {
     check_id(t, "greedy_tie", &in, 2, "[-inf, -inf, -5], greedy");
 }
 
-/* Raw, id 1 leads; penalised, id 0 does. The filters of the second call would leave the raw leader alone. */
+/* Raw, id 1 leads; penalised, id 0 does. The filters of the second call would leave the raw leader
+ * alone. */
 static void part_greedy_penalties(ol_test *t) {
     static const float x[] = {2.0f, 3.0f, 1.0f};
     static const uint32_t output[] = {1, 1};

@@ -1,9 +1,9 @@
 /* test_sample_golden.c: the sampler against the golden of the independent Python implementation.
  *
- * Property: the same token ids and the same logprob bits, step by step, and what single steps of the page promise where
- * a golden's token might agree by luck. Every step is asked with the generator state that a right engine has there, so
- * that one wrong count of draws does not hide the steps after it. Kills s03 (logprob after temperature) and s05 (walk
- * in the order of probability).
+ * Property: the same token ids and the same logprob bits, step by step, and what single steps of
+ * the page promise where a golden's token might agree by luck. Every step is asked with the
+ * generator state that a right engine has there, so that one wrong count of draws does not hide the
+ * steps after it. Kills s03 (logprob after temperature) and s05 (walk in the order of probability).
  *
  * Source: conformance/spec/sampling.md, clauses 4, 6, 7, 11. */
 #include "sampler_ask.h"
@@ -122,7 +122,8 @@ static bool plain_logprobs(ol_test *t, naive_input *in, double *plain) {
                         "ids drawn with everything off");
 }
 
-/* For one combination, the logprob of every drawn id must be the one that it has with everything off. */
+/* For one combination, the logprob of every drawn id must be the one that it has with everything
+ * off. */
 static bool check_combination(ol_test *t, const naive_input *in, const double *plain) {
     enum { GRID = 24 };
     const json_t *answer = ask_sweep(t, in, ask_grid(t, GRID), GRID);
@@ -187,7 +188,8 @@ static void part_top_k_ties(ol_test *t) {
     check_kept(t, "top_k_ties", &in, first_zero, 1, "ids of [-1, +0, -0, -1] with k = 1");
 }
 
-/* Two penalised logits that differ in their last bit (1.75 and 1.75 + 2^-52) and have the same quotient by T. */
+/* Two penalised logits that differ in their last bit (1.75 and 1.75 + 2^-52) and have the same
+ * quotient by T. */
 static void check_last_bit(ol_test *t) {
     static const float x[] = {1.75f, 1.75f, 0.0f};
     static const uint32_t output[] = {1};

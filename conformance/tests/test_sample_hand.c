@@ -1,7 +1,8 @@
 /* test_sample_hand.c: the worked sampling example, number by number.
  *
- * Property: for x = [1, 3, 2, 3, -1], T = 1, k = 3, p = 0.8 and seed 0 the engine goes through the numbers of the page: u,
- * the kept ids, the token, its logprob. Kills s02, whose token is right and whose u is not.
+ * Property: for x = [1, 3, 2, 3, -1], T = 1, k = 3, p = 0.8 and seed 0 the engine goes through the
+ * numbers of the page: u, the kept ids, the token, its logprob. Kills s02, whose token is right and
+ * whose u is not.
  *
  * Source: conformance/spec/sampling.md, clause example. */
 #include "sampler_ask.h"
@@ -60,7 +61,8 @@ static void part_kept(ol_test *t) {
                "ids drawn with k = 3 and the nucleus off");
 }
 
-/* p = 0.5 for each of ids 1 and 3, exactly: the walk leaves id 1 at u = 0.5 and not one step of 2^-53 earlier. */
+/* p = 0.5 for each of ids 1 and 3, exactly: the walk leaves id 1 at u = 0.5 and not one step of
+ * 2^-53 earlier. */
 static void part_edge(ol_test *t) {
     static const uint32_t want[] = {1, 1, 3, 3};
     const uint64_t half = UINT64_C(1) << 52;

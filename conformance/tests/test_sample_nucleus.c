@@ -1,8 +1,8 @@
 /* test_sample_nucleus.c: which ids the filters keep, at their edges.
  *
- * Property: the nucleus ends with the id that reaches p, masses are f64 sums from left to right over what top-k kept,
- * and the draw is renormalised. Masses of one half and one quarter are exact (exp(0) = 1), so no libm takes part in
- * most of it. Kills s04 (> for >=).
+ * Property: the nucleus ends with the id that reaches p, masses are f64 sums from left to right
+ * over what top-k kept, and the draw is renormalised. Masses of one half and one quarter are exact
+ * (exp(0) = 1), so no libm takes part in most of it. Kills s04 (> for >=).
  *
  * Source: conformance/spec/sampling.md, clauses 8, 9, 10. */
 #include "sampler_ask.h"
@@ -38,7 +38,8 @@ static void part_crossing(ol_test *t) {
     check_equal(t, "crossing_kept", 2, 0.25, 1);
 }
 
-/* At p = 1 there is no walk, which could end too late, or too early: in [-40, 0] the second id alone sums to 1. */
+/* At p = 1 there is no walk, which could end too late, or too early: in [-40, 0] the second id
+ * alone sums to 1. */
 static void part_ten(ol_test *t) {
     static const float far[] = {-40.0f, 0.0f};
     check_equal(t, "ten_equal_keep_nine", 10, 0.8, 9);
@@ -136,8 +137,8 @@ static bool passes(const naive_result *r, const bool *over, size_t id, double m)
     return mass >= m * top;
 }
 
-/* Draw until the masses of step 8 decide otherwise than masses over all ids, and than masses over the nucleus alone:
- * the three differ by rounding only, at an m that sits on the edge. */
+/* Draw until the masses of step 8 decide otherwise than masses over all ids, and than masses over
+ * the nucleus alone: the three differ by rounding only, at an m that sits on the edge. */
 static bool find_min_p_case(ol_test *t, naive_input *in, float *x, bool *keeps) {
     enum { N = 8, TRIES = 4000 };
     bool all[N];

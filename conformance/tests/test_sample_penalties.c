@@ -1,8 +1,9 @@
 /* test_sample_penalties.c: what the three penalties do to a logit.
  *
- * Property: a call with penalties and history answers exactly (ids and logprob bits, for a grid of u and greedily) as a
- * call without them whose logits were penalised by hand. All numbers are short binary fractions, so the logits by hand
- * are f32 and nothing rounds. Kills s06 (presence and frequency over the prompt too) and s07 (negative logits divided).
+ * Property: a call with penalties and history answers exactly (ids and logprob bits, for a grid of
+ * u and greedily) as a call without them whose logits were penalised by hand. All numbers are short
+ * binary fractions, so the logits by hand are f32 and nothing rounds. Kills s06 (presence and
+ * frequency over the prompt too) and s07 (negative logits divided).
  *
  * Source: conformance/spec/sampling.md, clauses 2, 3, 4. */
 #include "sampler_ask.h"
@@ -82,7 +83,8 @@ static void part_by_hand(ol_test *t) {
     }
 }
 
-/* Numbers that round: the penalties are f64, one rounding an operation, and the logprob is of what they give. */
+/* Numbers that round: the penalties are f64, one rounding an operation, and the logprob is of what
+ * they give. */
 static void part_logprob(ol_test *t) {
     enum { N = 12, ROUNDS = 8, DRAWS = 16 };
     uint32_t prompt[6];

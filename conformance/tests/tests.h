@@ -1,8 +1,8 @@
 /* tests.h: the 24 tests by name, and the few helpers that several of their files use.
  *
- * A test file has one function for each test, named like it in the catalogue without the module's name where that
- * would be too long, and below it one function for each check or group of checks (a "part"). Parts are cases too:
- * --case TEST:PART runs one alone.
+ * A test file has one function for each test, named like it in the catalogue without the module's
+ * name where that would be too long, and below it one function for each check or group of checks (a
+ * "part"). Parts are cases too: --case TEST:PART runs one alone.
  *
  * Source: conformance/spec/tests.md. */
 #ifndef OL_TESTS_H
