@@ -4,6 +4,7 @@
  * failure in full: what was asked, what came, what was wanted, where, and how far off. The class of
  * a test is that of its first failure. */
 #include "context.h"
+#include "profile.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -31,8 +32,13 @@ static json_t *describe(const ol_test *t, const char *message) {
     if (t->current != SIZE_MAX) {
         const ol_case_state *c = &t->cases[t->current];
         (void)json_object_set_new(first, "case", ol_json_text(c->id));
-        if (c->file[0] != '\0') {
-            (void)json_object_set_new(first, "file", ol_json_text(c->file));
+        if (c->src != NULL) {
+            /* By its name where it is one of the published, with its folder otherwise. */
+            char path[4400];
+            bool is_first = c->src == &t->setup->sources[0];
+            ol_format(path, sizeof path, "%s%s%s", is_first ? "" : c->src->dir, is_first ? "" : "/",
+                      c->file);
+            (void)json_object_set_new(first, "file", ol_json_text(path));
         }
     }
     return first;
@@ -226,9 +232,18 @@ static void note_ratio(ol_test *t, const char *name, double ratio) {
     }
 }
 
-static bool record_diff(ol_test *t, const char *name, const ol_diff *diff, const char *what) {
+/* Will the comparison be described in full? */
+static bool is_first(ol_test *t, const char *name, const ol_diff *diff) {
+    const ol_check_state *check = diff->held ? NULL : find(t, name);
+    return check != NULL && check->first == NULL;
+}
+
+/* `profile` (stolen) is NULL when the check holds. */
+static bool record_diff(ol_test *t, const char *name, const ol_diff *diff, const char *what,
+                        json_t *profile) {
     ol_check_state *check = find(t, name);
     if (check == NULL) {
+        json_decref(profile);
         return true;
     }
     if (diff->mode != OL_MODE_BITS) {
@@ -238,14 +253,20 @@ static bool record_diff(ol_test *t, const char *name, const ol_diff *diff, const
         held(check);
         return true;
     }
-    return failed(t, check, name, OL_FAIL,
-                  check->first == NULL ? describe_diff(t, diff, what) : NULL);
+    json_t *first = check->first == NULL ? describe_diff(t, diff, what) : NULL;
+    if (profile != NULL && first != NULL) {
+        (void)json_object_set(first, "profile", profile);
+    }
+    json_decref(profile);
+    return failed(t, check, name, OL_FAIL, first);
 }
 
 static bool check_bits(ol_test *t, const char *name, ol_type type, const void *got, size_t n_got,
                        const void *want, size_t n_want, const char *what) {
     ol_diff diff = ol_compare_bits(type, got, n_got, want, n_want);
-    return record_diff(t, name, &diff, what);
+    json_t *profile =
+        is_first(t, name, &diff) ? ol_profile_bits(type, got, n_got, want, n_want) : NULL;
+    return record_diff(t, name, &diff, what, profile);
 }
 
 bool ol_check_int(ol_test *t, const char *name, int64_t got, int64_t want, const char *what) {
@@ -298,12 +319,15 @@ bool ol_check_f64s_bits(ol_test *t, const char *name, const double *got, size_t 
 bool ol_check_f32_max_abs(ol_test *t, const char *name, const float *got, size_t n_got,
                           const float *want, size_t n_want, double bound, const char *what) {
     ol_diff diff = ol_compare_max_abs(got, n_got, want, n_want, bound);
-    return record_diff(t, name, &diff, what);
+    json_t *profile = diff.held ? NULL : ol_profile_max_abs(got, n_got, want, n_want, diff.allowed);
+    return record_diff(t, name, &diff, what, profile);
 }
 
 bool ol_check_f32_within(ol_test *t, const char *name, const float *got, size_t n_got,
                          const double *want, const double *allowed, size_t n_want,
                          const char *what) {
     ol_diff diff = ol_compare_within(got, n_got, want, allowed, n_want);
-    return record_diff(t, name, &diff, what);
+    json_t *profile =
+        is_first(t, name, &diff) ? ol_profile_within(got, n_got, want, allowed, n_want) : NULL;
+    return record_diff(t, name, &diff, what, profile);
 }

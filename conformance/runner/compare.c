@@ -112,6 +112,10 @@ static bool ulp_of(ol_type type, uint64_t a, uint64_t b, uint64_t *ulp) {
     return true;
 }
 
+bool ol_ulp(ol_type type, const void *a, const void *b, uint64_t *ulp) {
+    return ulp_of(type, ol_value_bits(type, a), ol_value_bits(type, b), ulp);
+}
+
 bool ol_ulp_f32(float a, float b, uint64_t *ulp) {
     return ulp_of(OL_TYPE_F32, ol_value_bits(OL_TYPE_F32, &a), ol_value_bits(OL_TYPE_F32, &b), ulp);
 }

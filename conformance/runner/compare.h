@@ -71,6 +71,8 @@ ol_diff ol_compare_within(const float *got, size_t n_got, const double *want, co
  * after the largest. */
 bool ol_ulp_f32(float a, float b, uint64_t *ulp);
 bool ol_ulp_f64(double a, double b, uint64_t *ulp);
+/* The same of two values of a type; false for types that are no floats, too. */
+bool ol_ulp(ol_type type, const void *a, const void *b, uint64_t *ulp);
 
 size_t ol_type_bytes(ol_type type);
 void ol_value_text(ol_type type, const void *value, char text[OL_VALUE_TEXT]);
