@@ -2,6 +2,7 @@
 #include "commands.h"
 
 #include "report.h"
+#include "views.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -79,12 +80,32 @@ static bool stub_reports(ol_run *run) {
     return ol_reports_stub(run, &run->fault);
 }
 
+/* The end of the run as every report shows it. */
+static void finish(ol_run *run) {
+    ol_run_finish(run);
+    if (run->options->no_hints) {
+        ol_hints_remove(run);
+    }
+    if (!ol_rules_apply(run, &run->fault)) {
+        run->exit_code = ol_exit_worse(run->exit_code, run->fault.exit_code);
+    }
+}
+
+static bool check_grade_is_whole(const ol_options *o, ol_fault *fault) {
+    bool is_part = o->n_only > 0 || o->n_kinds > 0 || o->case_id != NULL;
+    return o->grade == NULL || !is_part ||
+           ol_fault_set(fault, OL_EXIT_USAGE,
+                        "--grade: a selection of tests cannot be graded; leave out --only, --kind "
+                        "and --case");
+}
+
 int ol_cmd_check(int argc, char **argv) {
     ol_options o;
     ol_fault fault = {0};
     screen s = {0};
     if (!ol_options_parse(&o, argc, argv, 2, OL_TAKES_CHECK, &fault) ||
-        !ol_take_module(&o, &fault) || !settle_reports(&o, &s, &fault)) {
+        !ol_take_module(&o, &fault) || !settle_reports(&o, &s, &fault) ||
+        !check_grade_is_whole(&o, &fault)) {
         return ol_complain(&fault);
     }
     if (o.n_words > 0) {
@@ -102,7 +123,7 @@ int ol_cmd_check(int argc, char **argv) {
         ol_setup_close(&run);
         return code;
     }
-    if (stub_reports(&run) && ready) {
+    if (stub_reports(&run) && ready && ol_rules_check(&run, &run.fault)) {
         judge(&run, &s);
     }
     if (run.fault.exit_code == OL_EXIT_ENGINE) {
@@ -110,7 +131,7 @@ int ol_cmd_check(int argc, char **argv) {
         ol_run_fill(&run, OL_NO_RESULT, run.fault.text);
         run.untested = true;
     }
-    ol_run_finish(&run);
+    finish(&run);
     if (!ol_reports_write(&run, &run.fault)) {
         run.exit_code = ol_exit_worse(run.exit_code, OL_EXIT_INTERNAL);
     }

@@ -11,6 +11,8 @@ int ol_cmd_parity(int argc, char **argv);
 int ol_cmd_golden(int argc, char **argv);
 int ol_cmd_explain(int argc, char **argv);
 int ol_cmd_doctor(int argc, char **argv);
+int ol_cmd_report(int argc, char **argv);
+int ol_cmd_start(int argc, char **argv);
 
 /* Say why on standard error; the exit code. */
 int ol_complain(const ol_fault *fault);

@@ -4,10 +4,12 @@
  * never loads engine code. */
 #include "commands.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 typedef struct command {
     const char *name;
@@ -17,6 +19,8 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
+    {"start", ol_cmd_start, "start L10.1 [--into DIR]",
+     "stubs of the modules to be written; never over a file"},
     {"check", ol_cmd_check,
      "check L10.1 [--engine LIBRARY|DIR] [--testee PROGRAM] [--only GLOB]... [--kind K]...",
      "judge an engine; the project's own one when none is given"},
@@ -28,6 +32,8 @@ static const command commands[] = {
      "check hashes, schema and counts; list what is there"},
     {"explain", ol_cmd_explain, "explain NAME|CLASS|EXIT",
      "what a test, a class or an exit code means"},
+    {"report", ol_cmd_report, "report convert FORMAT LOG | show LOG | merge LOG... | class LOG...",
+     "logs to any format, shards to one log, a whole class as one table"},
     {"doctor", ol_cmd_doctor, "doctor", "what this machine can do"},
 };
 
@@ -47,7 +53,14 @@ static int usage(FILE *to) {
             "reference\n"
             "  -j N                tests at a time (one for each processor)\n"
             "  --timeout S         seconds of a test (60)\n"
-            "  --report F[:PATH]   text, jsonl or junit; may be repeated\n"
+            "  --report F[:PATH]   text, jsonl, junit, tap, gradescope, exercism, prairielearn, "
+            "github, md\n"
+            "                      or html; may be repeated\n"
+            "  --grade POLICY      points, by a policy file; needs a whole run\n"
+            "  --expect FILE       known failures with reasons; what is listed must fail, the rest "
+            "pass\n"
+            "  --visibility WORD   for Gradescope: visible, hidden, after_due_date, "
+            "after_published\n"
             "  --wrap 'CMD'        run the engine's process under a command\n"
             "  --no-hints          no pitfalls and pointers with the failures\n"
             "  --root DIR          the project's folder, when ol has been moved (also OL_ROOT)\n");
@@ -74,7 +87,19 @@ static void close_memory(void) {
 #endif
 }
 
+/* Whoever starts us with a standard descriptor closed must not find a pipe of ours in its place. */
+static bool fill_descriptors(void) {
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    return fd >= 0 && close(fd) == 0;
+}
+
 int main(int argc, char **argv) {
+    if (!fill_descriptors()) {
+        return OL_EXIT_INTERNAL;
+    }
     if (argc < 2) {
         return usage(stderr);
     }

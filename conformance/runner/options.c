@@ -2,6 +2,8 @@
  * named. */
 #include "options.h"
 
+#include "views.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +24,9 @@ typedef enum option_id {
     OPT_REPORT,
     OPT_WRAP,
     OPT_NO_HINTS,
+    OPT_GRADE,
+    OPT_EXPECT,
+    OPT_VISIBILITY,
     OPT_JSON,
     OPT_UNPROVEN,
 } option_id;
@@ -48,6 +53,9 @@ static const struct {
     {"--report", OPT_REPORT, VALUE_NEEDED, OL_TAKES_CHECK},
     {"--wrap", OPT_WRAP, VALUE_NEEDED, OL_TAKES_CHECK | OL_TAKES_ENGINE},
     {"--no-hints", OPT_NO_HINTS, VALUE_NONE, OL_TAKES_CHECK},
+    {"--grade", OPT_GRADE, VALUE_NEEDED, OL_TAKES_CHECK},
+    {"--expect", OPT_EXPECT, VALUE_NEEDED, OL_TAKES_CHECK},
+    {"--visibility", OPT_VISIBILITY, VALUE_NEEDED, OL_TAKES_CHECK},
     {"--json", OPT_JSON, VALUE_NONE, OL_TAKES_TESTS},
     {"--unproven", OPT_UNPROVEN, VALUE_NONE, OL_TAKES_TESTS},
 };
@@ -86,22 +94,33 @@ static bool set_case(ol_options *o, const char *value, ol_fault *fault) {
 }
 
 static bool add_report(ol_options *o, const char *value, ol_fault *fault) {
-    static const char *const names[] = {"text", "jsonl", "junit"};
     size_t n = strcspn(value, ":");
     const char *path = value[n] == ':' ? value + n + 1 : NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strlen(names[i]) != n || strncmp(names[i], value, n) != 0) {
-            continue;
-        }
-        if (o->n_reports == sizeof o->reports / sizeof *o->reports ||
-            (path != NULL && path[0] == '\0')) {
-            return usage(fault, "too many, or an empty path", "--report");
-        }
-        o->reports[o->n_reports++] = (ol_report_option){.format = (ol_format_kind)i, .path = path};
-        return true;
+    ol_format_kind format;
+    if (!ol_format_parse(value, n, &format)) {
+        char what[200];
+        char formats[128];
+        ol_format_list(formats, sizeof formats);
+        ol_format(what, sizeof what, "the formats are %s, each as FORMAT or FORMAT:PATH", formats);
+        return usage(fault, what, "--report");
     }
-    return usage(fault, "the formats are text, jsonl and junit, each as FORMAT or FORMAT:PATH",
-                 "--report");
+    if (o->n_reports == sizeof o->reports / sizeof *o->reports ||
+        (path != NULL && path[0] == '\0')) {
+        return usage(fault, "too many, or an empty path", "--report");
+    }
+    o->reports[o->n_reports++] = (ol_report_option){.format = format, .path = path};
+    return true;
+}
+
+static bool set_visibility(ol_options *o, const char *value, ol_fault *fault) {
+    static const char *const words[] = {"visible", "hidden", "after_due_date", "after_published"};
+    o->visibility = value;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(words[i], value) == 0) {
+            return true;
+        }
+    }
+    return usage(fault, "needs visible, hidden, after_due_date or after_published", "--visibility");
 }
 
 static bool set_engine(ol_options *o, ol_engine_kind kind, const char *value, ol_fault *fault) {
@@ -162,6 +181,14 @@ static bool set(ol_options *o, option_id id, const char *value, ol_fault *fault)
     case OPT_NO_HINTS:
         o->no_hints = true;
         return true;
+    case OPT_GRADE:
+        o->grade = value;
+        return true;
+    case OPT_EXPECT:
+        o->expect = value;
+        return true;
+    case OPT_VISIBILITY:
+        return set_visibility(o, value, fault);
     case OPT_JSON:
         o->json = true;
         return true;

@@ -9,7 +9,16 @@
 typedef enum ol_format_kind {
     OL_REPORT_TEXT = 0,
     OL_REPORT_JSONL = 1,
-    OL_REPORT_JUNIT = 2
+    OL_REPORT_JUNIT = 2,
+    /* From here on made by conformance/report/. */
+    OL_REPORT_TAP = 3,
+    OL_REPORT_GRADESCOPE = 4,
+    OL_REPORT_EXERCISM = 5,
+    OL_REPORT_PRAIRIELEARN = 6,
+    OL_REPORT_GITHUB = 7,
+    OL_REPORT_MD = 8,
+    OL_REPORT_HTML = 9,
+    OL_N_FORMATS = 10
 } ol_format_kind;
 
 typedef struct ol_report_option {
@@ -34,6 +43,9 @@ typedef struct ol_options {
     bool strict;
     const char *wrap;
     bool no_hints;
+    const char *grade;      /* a policy; NULL for none */
+    const char *expect;     /* a list of known failures; NULL for none */
+    const char *visibility; /* for graders that hide results; NULL for their own default */
     ol_report_option reports[16];
     size_t n_reports;
     const char *ref_deps;  /* NULL: not asked; "": every missing module; else a list */

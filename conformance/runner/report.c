@@ -1,6 +1,8 @@
 /* report.c: make the views and put them in their place; see report.h. */
 #include "report.h"
 
+#include "views.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -96,7 +98,12 @@ static bool write_file(const char *path, const char *bytes, size_t n) {
 
 static bool put(const ol_run *run, const ol_report_option *to, bool stub, ol_fault *fault) {
     size_t n = 0;
-    char *bytes = ol_report_make(run, to->format, stub, &n);
+    bool is_ours = to->format <= OL_REPORT_JUNIT;
+    char *bytes = is_ours ? ol_report_make(run, to->format, stub, &n)
+                          : ol_view_make(run, to->format, &n, fault);
+    if (bytes == NULL && !is_ours) {
+        return false;
+    }
     if (bytes == NULL) {
         return ol_fault_set(fault, OL_EXIT_INTERNAL, "a report could not be made: out of memory");
     }

@@ -114,7 +114,7 @@ static void put_fault(FILE *to, const json_t *record, const char *cls) {
     const json_t *cause = json_object_get(record, "cause");
     const char *element = is_failure(cls) ? "failure" : "error";
     (void)fprintf(to, "      <%s", element);
-    put_attribute(to, "type", cls);
+    put_attribute(to, "type", strcmp(cls, "harness-error") == 0 ? "harness" : cls);
     put_attribute(to, "message", text_of(cause, "rationale"));
     (void)fputc('>', to);
     put_escaped(to, text_of(cause, "rationale"));
@@ -122,10 +122,12 @@ static void put_fault(FILE *to, const json_t *record, const char *cls) {
         put_escaped(to, "\ncheck: ");
         put_escaped(to, text_of(cause, "check"));
     }
-    put_escaped(to, "\nclause: ");
-    put_escaped(to, text_of(cause, "clause"));
-    put_escaped(to, "\npitfall: ");
-    put_escaped(to, text_of(cause, "pitfall"));
+    if (json_object_get(cause, "clause") != NULL) {
+        put_escaped(to, "\nclause: ");
+        put_escaped(to, text_of(cause, "clause"));
+        put_escaped(to, "\npitfall: ");
+        put_escaped(to, text_of(cause, "pitfall"));
+    }
     put_escaped(to, "\nreplay: ");
     put_escaped(to, text_of(record, "replay"));
     (void)fprintf(to, "</%s>\n", element);

@@ -225,6 +225,23 @@ static void put_failure(const ol_run *run, FILE *to, const json_t *record) {
 
 /* ------------------------------------------------------------------ the end */
 
+/* What --grade and --expect found. */
+static void put_rules(const ol_run *run, FILE *to) {
+    const json_t *grade = json_object_get(run->footer, "grade");
+    const json_t *expect = json_object_get(run->footer, "expect");
+    const json_t *surprises = json_object_get(expect, "surprises");
+    if (json_is_object(grade)) {
+        (void)fprintf(
+            to, "grade     %.6g of %.6g points%s\n",
+            json_number_value(json_object_get(grade, "points")),
+            json_number_value(json_object_get(grade, "max_points")),
+            json_is_true(json_object_get(grade, "reached")) ? "" : ": the minimum is not reached");
+    }
+    for (size_t i = 0; i < json_array_size(surprises); i++) {
+        (void)fprintf(to, "expected  %s\n", json_string_value(json_array_get(surprises, i)));
+    }
+}
+
 static void put_verdict(const ol_run *run, FILE *to) {
     (void)fprintf(to, "\n");
     bool any = false;
@@ -243,6 +260,7 @@ static void put_verdict(const ol_run *run, FILE *to) {
     if (run->fault.exit_code != 0) {
         (void)fprintf(to, "%s\n", run->fault.text);
     }
+    put_rules(run, to);
     (void)fprintf(to, "verdict   %s, exit code %d: %s\n", text_of(run->footer, "verdict"),
                   run->exit_code, ol_exit_meaning(run->exit_code));
 }

@@ -1,0 +1,12 @@
+/* cmd_report.c: `ol report` and `ol start`: commands that are scripts of the project. No engine
+ * runs in them. */
+#include "commands.h"
+#include "views.h"
+
+int ol_cmd_report(int argc, char **argv) {
+    return ol_script_become("conformance/report/ol_report.py", argc, argv);
+}
+
+int ol_cmd_start(int argc, char **argv) {
+    return ol_script_become("conformance/start/start.py", argc, argv);
+}
