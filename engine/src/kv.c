@@ -315,11 +315,11 @@ tl_status tl_kv_pool_release(tl_kv_pool *pool, uint32_t id, tl_error *err) {
 
 tl_status tl_kv_pool_set_fill(tl_kv_pool *pool, uint32_t id, uint32_t n_filled, tl_error *err) {
     TLI_TRY(tli_kv_check_id(pool, id, "set_fill", err));
+    TLI_TRY(check_used(pool, id, "set_fill", err));
     if (n_filled > pool->cfg.block_tokens) {
         return tli_fail(err, TL_ERR_INVALID, "kv set_fill: %lu positions, a block has %lu",
                         (unsigned long)n_filled, (unsigned long)pool->cfg.block_tokens);
     }
-    TLI_TRY(check_used(pool, id, "set_fill", err));
     tli_kv_block *block = &pool->blocks[id];
     if (block->registered && n_filled < pool->cfg.block_tokens) {
         return tli_fail(err, TL_ERR_STATE,
@@ -402,6 +402,7 @@ uint16_t *tli_kv_slab_at(const tl_kv_pool *pool, uint32_t id, uint32_t layer, tl
 static tl_status check_slab(const tl_kv_pool *pool, uint32_t id, uint32_t layer, tl_kv_side side,
                             const void *slab, const size_t *slab_len, tl_error *err) {
     TLI_TRY(tli_kv_check_id(pool, id, "slab", err));
+    TLI_TRY(check_used(pool, id, "slab", err));
     if (slab == NULL || slab_len == NULL) {
         return tli_fail(err, TL_ERR_INVALID, "kv slab: %s is NULL",
                         slab == NULL ? "slab" : "slab_len");
@@ -414,7 +415,7 @@ static tl_status check_slab(const tl_kv_pool *pool, uint32_t id, uint32_t layer,
         return tli_fail(err, TL_ERR_INVALID, "kv slab: side is %d, must be 0 (K) or 1 (V)",
                         (int)side);
     }
-    return check_used(pool, id, "slab", err);
+    return TL_OK;
 }
 
 tl_status tl_kv_pool_slab(const tl_kv_pool *pool, uint32_t id, uint32_t layer, tl_kv_side side,

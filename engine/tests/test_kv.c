@@ -519,6 +519,9 @@ static void every_slab_is_its_own_and_starts_as_zeros(void **state) {
                      TL_ERR_INVALID);
     assert_int_equal(tl_kv_pool_release(pool, ids[0], NULL), TL_OK);
     assert_int_equal(tl_kv_pool_slab(pool, ids[0], 0, TL_KV_K, &slab, &n, NULL), TL_ERR_STATE);
+    /* Two faults in one call: the block's state is blamed before what is left. */
+    assert_int_equal(tl_kv_pool_slab(pool, ids[0], 2, TL_KV_K, &slab, &n, NULL), TL_ERR_STATE);
+    assert_int_equal(tl_kv_pool_set_fill(pool, ids[0], UINT32_MAX, NULL), TL_ERR_STATE);
     tl_kv_pool_free(pool);
 }
 

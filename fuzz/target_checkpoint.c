@@ -1,0 +1,185 @@
+/* target_checkpoint.c: whole directories in memory: the sharded index alone (fuzz_index), and
+ * config.json with weights (fuzz_checkpoint).
+ *
+ * Both implementations must open or refuse them with the same status, see the same tensors and
+ * bind the same weights. What is loaded in one call is what the three calls give; a refusal leaves
+ * *out NULL and the checkpoint with its owner, as usable as before. A file named @int4_group is
+ * not part of the directory: its digits ask for quantization at load.
+ *
+ * Source: conformance/spec/safetensors.md, rules 12 and 13; conformance/spec/config.md. */
+#include "fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define READ_MAX 4096 /* elements of a tensor that are read */
+#define OPTION "@int4_group"
+
+static uint64_t bytes_of(const fuzz_folder *folder) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < folder->n; i++) {
+        n = folder->views[i].n_bytes > n ? folder->views[i].n_bytes : n;
+    }
+    return n;
+}
+
+/* The names are in the folder itself, so the views are pointed at them where it stands. */
+static void point_names(fuzz_folder *folder) {
+    for (size_t i = 0; i < folder->n; i++) {
+        folder->views[i].name = folder->names[i];
+    }
+}
+
+/* ------------------------------------------------------------------ the checkpoint */
+
+static void compare_tensor(fuzz_case *f, const tl_checkpoint *a, const tl_checkpoint *b,
+                           const tl_tensor_info *info) {
+    size_t shape[8] = {0};
+    size_t n = 1;
+    const tl_tensor_info *other = f->second->checkpoint_find(b, info->name);
+    if (other == NULL || !fuzz_same_tensor(info, other) ||
+        f->tl->checkpoint_find(a, info->name) != info) {
+        (void)fuzz_wrong(f, "checkpoint: tensor '%.60s' differs", info->name);
+        return;
+    }
+    for (size_t i = 0; i < info->n_dims && i < 8; i++) {
+        shape[i] = (size_t)info->dims[i];
+        n = n > READ_MAX || shape[i] > READ_MAX ? READ_MAX + 1 : n * shape[i];
+    }
+    if (info->n_dims > 8 || n > READ_MAX) {
+        return;
+    }
+    float *x = fuzz_alloc(n * sizeof *x);
+    float *y = fuzz_alloc(n * sizeof *y);
+    const tl_status got = f->tl->checkpoint_f32(a, info->name, shape, info->n_dims, x, n, NULL);
+    const tl_status want = f->second->checkpoint_f32(b, info->name, shape, info->n_dims, y, n, NULL);
+    if (got != want || memcmp(x, y, n * sizeof *x) != 0) {
+        (void)fuzz_wrong(f, "checkpoint: f32 of '%.60s' differs", info->name);
+    }
+    free(x);
+    free(y);
+}
+
+static void compare_checkpoints(fuzz_case *f, const tl_checkpoint *a, const tl_checkpoint *b) {
+    const size_t n = f->tl->checkpoint_count(a);
+    const char *x = f->tl->checkpoint_metadata(a, "quant");
+    const char *y = f->second->checkpoint_metadata(b, "quant");
+    if (n != f->second->checkpoint_count(b) || f->tl->checkpoint_at(a, n) != NULL ||
+        (x == NULL || y == NULL ? x != y : strcmp(x, y) != 0)) {
+        (void)fuzz_wrong(f, "checkpoint: another count of tensors, or another quant");
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const tl_tensor_info *info = f->tl->checkpoint_at(a, i);
+        if (strlen(info->name) == info->name_len) {
+            compare_tensor(f, a, b, info);
+        }
+    }
+}
+
+static void run_index(fuzz_case *f, const uint8_t *data, size_t n) {
+    fuzz_folder folder = fuzz_folder_read(data, n);
+    tl_checkpoint *a = NULL;
+    tl_checkpoint *b = NULL;
+    tl_error err = fuzz_error();
+    point_names(&folder);
+    memcpy((void *)&a, &data, sizeof a); /* a refusal must clear it */
+    const tl_status got = f->tl->checkpoint_view(&a, folder.views, folder.n, &err);
+    fuzz_check_error(f, "checkpoint_view", got, &err, bytes_of(&folder));
+    const tl_status want = f->second->checkpoint_view(&b, folder.views, folder.n, &err);
+    if (got != TL_OK && a != NULL) {
+        (void)fuzz_wrong(f, "checkpoint_view: refused, and *out is not NULL");
+        a = NULL;
+    }
+    if (fuzz_agree(f, "checkpoint_view", got, want)) {
+        compare_checkpoints(f, a, b);
+    }
+    f->tl->checkpoint_free(a);
+    f->second->checkpoint_free(b);
+    fuzz_folder_clear(&folder);
+}
+
+/* ------------------------------------------------------------------ the model */
+
+/* Take the option out of the folder; its digits, or 0. */
+static size_t take_option(fuzz_folder *folder) {
+    size_t group = 0;
+    for (size_t i = 0; i < folder->n; i++) {
+        if (strcmp(folder->names[i], OPTION) != 0) {
+            continue;
+        }
+        for (size_t k = 0; k < folder->views[i].n_bytes && k < 6; k++) {
+            const uint8_t c = folder->views[i].bytes[k];
+            group = c >= '0' && c <= '9' ? group * 10 + (size_t)(c - '0') : group;
+        }
+        free((void *)(uintptr_t)folder->views[i].bytes);
+        folder->n--;
+        folder->views[i] = folder->views[folder->n];
+        memmove(folder->names[i], folder->names[folder->n], FUZZ_NAME_MAX);
+    }
+    return group;
+}
+
+/* The same load by its three calls; its status. */
+static tl_status load_by_parts(fuzz_case *f, const fuzz_folder *folder, const tl_quant_cfg *quant) {
+    const tl_file_view *json = fuzz_folder_find(folder, "config.json");
+    tl_model_config cfg;
+    tl_checkpoint *ckpt = NULL;
+    tl_weights weights;
+    if (json == NULL) {
+        return TL_ERR_IO;
+    }
+    tl_status status =
+        f->tl->model_config_parse(&cfg, (const char *)json->bytes, json->n_bytes, NULL);
+    if (status == TL_OK) {
+        status = f->tl->checkpoint_view(&ckpt, folder->views, folder->n, NULL);
+    }
+    if (status != TL_OK) {
+        return status;
+    }
+    const size_t n = f->tl->checkpoint_count(ckpt);
+    memset(&weights, 0xa5, sizeof weights);
+    status = f->tl->weights_load(&weights, &ckpt, &cfg, quant, NULL);
+    if (status == TL_OK) {
+        if (ckpt != NULL) {
+            (void)fuzz_wrong(f, "weights_load: the checkpoint has two owners");
+        }
+        f->tl->weights_clear(&weights);
+    } else if (ckpt == NULL || f->tl->checkpoint_count(ckpt) != n) {
+        (void)fuzz_wrong(f, "weights_load: refused, and the checkpoint is not as before");
+    }
+    f->tl->checkpoint_free(ckpt);
+    return status;
+}
+
+static void run_checkpoint(fuzz_case *f, const uint8_t *data, size_t n) {
+    fuzz_folder folder = fuzz_folder_read(data, n);
+    const tl_model_load_cfg load = {.quant = {.int4_group = take_option(&folder)}};
+    tl_model *a = NULL;
+    tl_model *b = NULL;
+    tl_error err = fuzz_error();
+    point_names(&folder);
+    memcpy((void *)&a, &data, sizeof a); /* a refusal must clear it */
+    const tl_status got = f->tl->model_view(&a, folder.views, folder.n, &load, &err);
+    fuzz_check_error(f, "model_view", got, &err, bytes_of(&folder));
+    const tl_status want = f->second->model_view(&b, folder.views, folder.n, &load, &err);
+    if (got != TL_OK && a != NULL) {
+        (void)fuzz_wrong(f, "model_view: refused, and *out is not NULL");
+        a = NULL;
+    }
+    if (fuzz_agree(f, "model_view", got, want)) {
+        fuzz_compare_configs(f, f->tl->model_config_of(a), f->second->model_config_of(b));
+        fuzz_compare_weights(f, f->tl->model_weights(a), f->second->model_weights(b));
+    }
+    const tl_status parts = load_by_parts(f, &folder, &load.quant);
+    if (parts != got) {
+        (void)fuzz_wrong(f, "model_view: %s, its three calls say %s", f->tl->status_name(got),
+                         f->tl->status_name(parts));
+    }
+    f->tl->model_free(a);
+    f->second->model_free(b);
+    fuzz_folder_clear(&folder);
+}
+
+const fuzz_target fuzz_index = {"index", run_index, fuzz_mutate_folder};
+const fuzz_target fuzz_checkpoint = {"checkpoint", run_checkpoint, fuzz_mutate_folder};
