@@ -1,0 +1,221 @@
+"""Which known pitfall does a failing engine look like?
+
+  diagnose.py LOG.jsonl      the log of `ol check --report jsonl:LOG`; prints the diagnosis
+
+The answer comes from the failed checks alone: which ones, and how the first value of each differs. Every named mutant has
+left such a signature (fingerprints.json); an engine of a stranger is compared with them, and with pairs of them.
+
+  likeness of two failures of one check, 0 to 1: 0.5 that both failed, and up to 0.5 for the way: the same case with the
+    same answer, or a number nearer to the other's than to the truth; else the same kind of wrong (sign, length, share)
+  likeness of two engines: the sum of weight x likeness over the checks that both fail, by the sum of weight over those
+    that either fails. A check weighs the more, the fewer mutants fail it. A check that the engine was too dead to reach
+    counts for nobody.
+  two faults at once: the likeness of the engine to two mutants together, a little less (PAIR), since two explain more.
+
+The best explanation is told when it is like enough (LEAST) and better than every other one by MARGIN; else the answer is
+"none of the known pitfalls". Both numbers were chosen from mutants judged as if they were unknown (test_mutants.py).
+
+Standard library only.
+"""
+import json
+import math
+import os
+import re
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LEAST = 0.5
+MARGIN = 0.05
+PAIR = 0.06
+
+
+# ---------------------------------------------------------------- one failed check
+
+
+def number(text):
+    try:
+        return float(str(text).split(" ")[0])
+    except ValueError:
+        return math.nan
+
+
+def plain(message):
+    """A message without what an engine said in it, and without numbers."""
+    message = re.sub(r"\(.*", "", message, flags=re.S)
+    return " ".join(re.sub(r"-?\d[\d.,]*(e[-+]\d+)?|0x[0-9a-f]+", "#", message).split())
+
+
+def feature(check):
+    """What a log's entry of a failed check tells, small enough to be kept."""
+    first = check.get("first") or {}
+    made = {"class": check.get("class", "fail"), "case": first.get("case", ""),
+            "share": round(check["failed"] / max(check["done"], 1), 4)}
+    if first.get("n_got") != first.get("n_want"):
+        made["length"] = [first["n_got"], first["n_want"]]
+    elif "got" in first:
+        made.update(index=first["index"], got=first["got"], want=first["want"])
+        if first.get("nonfinite"):
+            made["nonfinite"] = True
+    else:
+        made["text"] = first.get("message", "").split(" (")[0][:160]
+    return made
+
+
+def like_numbers(a, b):
+    """Same wrong number, or one much nearer to the other than to the truth."""
+    if a["got"] == b["got"]:
+        return 1.0
+    got_a, got_b, want = number(a["got"]), number(b["got"]), number(a["want"])
+    if not all(map(math.isfinite, (got_a, got_b, want))):
+        return 0.5 if a.get("nonfinite") and b.get("nonfinite") else 0.0
+    off = max(abs(got_a - want), abs(got_b - want))
+    apart = abs(got_a - got_b) / off if off > 0 else 0.0
+    return 0.9 if apart < 0.05 else 0.6 if apart < 0.3 else 0.25 if apart < 1 else 0.0
+
+
+def like_ways(a, b):
+    """0 to 1: do two failures of one check look the same?"""
+    same_share = 1.0 - min(1.0, abs(a["share"] - b["share"]) * 4)
+    if a["class"] != b["class"]:
+        return 0.0
+    if "length" in a or "length" in b:
+        same = a.get("length") == b.get("length")
+        return (0.8 if same and a["case"] == b["case"] else 0.3 * ("length" in a and "length" in b)) + 0.2 * same_share
+    if "got" in a and "got" in b:
+        if a["case"] == b["case"] and a["index"] == b["index"] and a["want"] == b["want"]:
+            return 0.8 * like_numbers(a, b) + 0.2 * same_share
+        side_a = number(a["got"]) > number(a["want"])
+        side_b = number(b["got"]) > number(b["want"])
+        return 0.2 * (side_a == side_b) + 0.2 * same_share
+    if "text" in a and "text" in b:
+        if a["case"] == b["case"] and a["text"] == b["text"]:
+            return 0.8 + 0.2 * same_share
+        return 0.4 * (plain(a["text"]) == plain(b["text"])) + 0.2 * same_share
+    return 0.0
+
+
+def like_failures(a, b):
+    return 0.5 + 0.5 * like_ways(a, b)
+
+
+# ---------------------------------------------------------------- an engine
+
+
+def signature(test_lines):
+    """(failed check -> feature, checks that were never reached) of the test lines of a log."""
+    failed, unknown = {}, set()
+    for line in test_lines:
+        for check in line.get("checks", []):
+            if check["state"] == "failed":
+                failed[check["id"]] = feature(check)
+            elif check["state"] == "not-reached":
+                unknown.add(check["id"])
+    return failed, unknown
+
+
+class Diagnosis:
+    """names: one or two mutants, or none; margin: by how much they are better than the next explanation."""
+
+    def __init__(self, names=(), score=0.0, margin=0.0, next_best=()):
+        self.names = list(names)
+        self.score, self.margin, self.next_best = score, margin, list(next_best)
+
+
+class Book:
+    """The fingerprints, with the weight of each check."""
+
+    def __init__(self, data, without=()):
+        self.rows = [row for row in data["mutants"] if row["id"] not in without]
+        self.by_id = {row["id"]: row for row in self.rows}
+        count = {}
+        for row in self.rows:
+            for check in row["checks"]:
+                count[check] = count.get(check, 0) + 1
+        self.most = math.log(1 + len(self.rows))
+        self.weights = {check: math.log(1 + len(self.rows) / n) for check, n in count.items()}
+
+    def weight(self, check):
+        return self.weights.get(check, self.most)
+
+    def _explain(self, ids, likes, failed, unknown):
+        """The likeness of the engine to these mutants together."""
+        shared = either = 0.0
+        checks = set(failed).union(*(self.by_id[i]["checks"] for i in ids)) - unknown
+        for check in checks:
+            weight = self.weight(check)
+            either += weight
+            shared += weight * max(likes[i].get(check, 0.0) for i in ids)
+        return shared / either if either else 0.0
+
+    def ranked(self, failed, unknown=frozenset()):
+        """Every explanation by one or two mutants, the best first: [(score, ids)]."""
+        likes = {row["id"]: {check: like_failures(failed[check], way) for check, way in row["checks"].items()
+                             if check in failed} for row in self.rows}
+        known = [i for i, like in likes.items() if like]
+        ones = {(i,): self._explain((i,), likes, failed, unknown) for i in known}
+        found = [(score, ids) for ids, score in ones.items()]
+        for k, i in enumerate(known):
+            for j in known[k + 1:]:
+                score = self._explain((i, j), likes, failed, unknown) - PAIR
+                if score > max(ones[i,], ones[j,]):  # the second one must earn its place
+                    ids = (i, j) if ones[i,] >= ones[j,] else (j, i)
+                    found.append((score, ids))
+        return sorted(found, key=lambda item: (-item[0], len(item[1]), item[1]))
+
+    def diagnose(self, test_lines):
+        failed, unknown = signature(test_lines)
+        if not failed:
+            return Diagnosis()
+        found = self.ranked(failed, unknown)
+        if not found:
+            return Diagnosis()
+        best, ids = found[0]
+        # Each name must be better than what stands there without it.
+        sure, margin, rival = [], 1.0, ()
+        for name in ids:
+            other = next(((score, o) for score, o in found[1:] if name not in o), (0.0, ()))
+            if best - other[0] < margin:
+                margin, rival = best - other[0], other[1]
+            if best - other[0] >= MARGIN:
+                sure.append(name)
+        if best < LEAST or not sure:
+            return Diagnosis((), best, margin, ids)
+        return Diagnosis(sure, best, margin, rival)
+
+
+def load(path=None):
+    with open(path or os.path.join(HERE, "fingerprints.json"), encoding="utf-8") as file:
+        return Book(json.load(file))
+
+
+def diagnose(test_lines, book=None):
+    """(id of the pitfall or None, margin) of the test lines of a log."""
+    found = (book or load()).diagnose(test_lines)
+    return (found.names[0] if found.names else None), found.margin
+
+
+def words(found, book):
+    """The lines that a report shows."""
+    if not found.names:
+        return ["looks like none of the known pitfalls"]
+    lines = []
+    for name in found.names:
+        row = book.by_id[name]
+        lines += [f"looks like {name}: {row['title']} ({found.score:.2f} alike, {found.margin:.2f} before the next)",
+                  f"    {row['symptom']}", f"    {row['pitfall']} See {row['clause']}."]
+    return lines
+
+
+def main(argv):
+    if len(argv) != 1:
+        print(__doc__)
+        return 2
+    book = load()
+    with open(argv[0], encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file]
+    print("\n".join(words(book.diagnose([line for line in lines if line.get("kind") == "test"]), book)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
