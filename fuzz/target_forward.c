@@ -333,7 +333,7 @@ static bool begin(stage *s, fuzz_case *f, fuzz_tape *tape, made m[2]) {
                             .n_threads = 1,
                             .isa = TL_ISA_AUTO,
                             .max_context = fuzz_u8(tape) % (CONTEXT + 1),
-                            .max_blocks = 16 - (which == 254 ? 12 : 0)};
+                            .max_blocks = 16};
     tl_limits portable = s->limits;
     portable.isa = TL_ISA_PORTABLE;
     const tl_model_config *cfg = f->tl->model_config_of(s->model_a);

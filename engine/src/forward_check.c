@@ -246,8 +246,11 @@ tl_status tl_forward_check(const tl_model_config *cfg, const tl_kv_pool *pool, t
         return tli_fail(err, TL_ERR_INVALID, "the scratch was made for another config");
     }
     TLI_TRY(check_arguments(cfg, pool, batch, err));
+    /* A block listed twice is INVALID and comes before CAPACITY; only a pool that this scratch has
+     * no marks for is refused without looking. */
+    const bool has_marks = tl_kv_pool_cfg(pool)->n_blocks <= scratch->limits.max_blocks;
+    TLI_TRY(has_marks ? mark_tables(scratch, batch, err) : TL_OK);
     TLI_TRY(check_limits(&scratch->limits, pool, batch, err));
-    TLI_TRY(mark_tables(scratch, batch, err));
     TLI_TRY(check_pool_shape(cfg, pool, err));
     for (size_t i = 0; i < batch->n_seqs; i++) {
         TLI_TRY(check_blocks(scratch, pool, &batch->seqs[i], i, err));

@@ -176,6 +176,12 @@ static void too_many_sequences(scene *s) {
     s->batch = (tl_forward_batch){.seqs = three, .n_seqs = 3};
 }
 
+/* Two faults: a table that is wrong in itself, and more tokens than a step takes. */
+static void block_twice_and_too_many(scene *s) {
+    s->seqs[1].n_tokens = 8;
+    s->blocks[1][1] = s->blocks[1][0];
+}
+
 static void past_the_scratch_context(scene *s) {
     memcpy(s->blocks[1] + 4, s->spare, 4 * sizeof(uint32_t));
     static uint32_t table[11];
@@ -270,6 +276,7 @@ static const bad_case bad_cases[] = {
     {"block twice", block_twice, TL_ERR_INVALID, "sequence 1"},
     {"block twice, apart", block_twice_apart, TL_ERR_INVALID, "sequence 0"},
     {"shared block twice", shared_block_twice, TL_ERR_INVALID, "sequence 1"},
+    {"block twice, and too many tokens", block_twice_and_too_many, TL_ERR_INVALID, "sequence 1"},
     {"too many tokens", too_many_tokens, TL_ERR_CAPACITY, "sequence 1"},
     {"too many sequences", too_many_sequences, TL_ERR_CAPACITY, "3 sequences"},
     {"past the scratch's context", past_the_scratch_context, TL_ERR_CAPACITY, "sequence 1"},

@@ -220,9 +220,9 @@ static void walk_fill(tl_kv_pool *pool, model *m, tl_pcg32 *rng) {
     const uint32_t id = below(rng, m->n);
     const uint32_t fill = below(rng, 2) == 0 ? m->n_tokens : below(rng, m->n_tokens + 2);
     const bool keyed_and_less = m->key[id] != NO_KEY && fill < m->n_tokens;
-    const tl_status expected = fill > m->n_tokens                   ? TL_ERR_INVALID
-                               : m->refs[id] == 0 || keyed_and_less ? TL_ERR_STATE
-                                                                    : TL_OK;
+    const tl_status expected = m->refs[id] == 0 || keyed_and_less ? TL_ERR_STATE
+                               : fill > m->n_tokens               ? TL_ERR_INVALID
+                                                                  : TL_OK;
     assert_int_equal(tl_kv_pool_set_fill(pool, id, fill, NULL), expected);
     m->fill[id] = expected == TL_OK ? fill : m->fill[id];
 }
