@@ -1,9 +1,10 @@
 /* hostile.h: what the engines of this folder share.
  *
- * Each is a right engine (the project's own library, some of its functions tl_X renamed to real_tl_X)
- * with one act of misbehaviour, whose name is compiled into act.c. What the judge must say of each
- * stands in verdicts.json. An act is bounded by itself, in processes, memory, output and seconds, and
- * touches only processes of its own test, so that it does no harm where a judge fails to stop it. */
+ * Each is a right engine (the project's own library, some of its functions tl_X renamed to
+ * real_tl_X) with one act of misbehaviour, whose name is compiled into act.c. What the judge must
+ * say of each stands in verdicts.json. An act is bounded by itself, in processes, memory, output
+ * and seconds, and touches only processes of its own test, so that it does no harm where a judge
+ * fails to stop it. */
 #ifndef OL_HOSTILE_H
 #define OL_HOSTILE_H
 

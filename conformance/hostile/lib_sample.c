@@ -1,5 +1,5 @@
-/* lib_sample.c: an engine whose tl_sample first does its act and then, mostly, answers rightly; and acts
- * before the first and after the last call.
+/* lib_sample.c: an engine whose tl_sample first does its act and then, mostly, answers rightly; and
+ * acts before the first and after the last call.
  *
  * Acts here are those that change the answer or belong to loading and ending. */
 #include "hostile.h"

@@ -1,5 +1,5 @@
-/* lib_wrong.c: engines that are not hostile, only wrong, each in one way: they show the classes that
- * honest mistakes end in. */
+/* lib_wrong.c: engines that are not hostile, only wrong, each in one way: they show the classes
+ * that honest mistakes end in. */
 #include "hostile.h"
 
 tl_status tl_kv_pool_new(tl_kv_pool **out, const tl_kv_cfg *cfg, tl_error *err) {

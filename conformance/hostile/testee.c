@@ -1,6 +1,6 @@
-/* testee.c: a program that speaks the protocol itself and breaks it in one way, the act that it is built
- * with (act.c). It knows no op but `hello`, and answers every other with a refusal,
- * so the honest one among them fails its tests and does nothing worse. */
+/* testee.c: a program that speaks the protocol itself and breaks it in one way, the act that it is
+ * built with (act.c). It knows no op but `hello`, and answers every other with a refusal, so the
+ * honest one among them fails its tests and does nothing worse. */
 #include "hostile.h"
 
 #include "../runner/wire.h"

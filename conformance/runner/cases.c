@@ -135,8 +135,19 @@ size_t ol_cases_of_golden(const ol_test *t) {
 
 /* ------------------------------------------------------------------ selecting */
 
-static bool is_selected(const ol_test *t, const char *id) {
-    return t->setup->case_id == NULL || strcmp(t->setup->case_id, id) == 0;
+/* With --case only the case of that id. Whatever else is offered is remembered if it is the
+ * nearest, for a name that turns out to be none. */
+static bool is_selected(ol_test *t, const char *id) {
+    const char *wanted = t->setup->case_id;
+    if (wanted == NULL || strcmp(wanted, id) == 0) {
+        return true;
+    }
+    size_t distance = ol_edit_distance(wanted, id);
+    if (t->nearest_case[0] == '\0' || distance < t->nearest_distance) {
+        ol_format(t->nearest_case, sizeof t->nearest_case, "%s", id);
+        t->nearest_distance = distance;
+    }
+    return false;
 }
 
 size_t ol_n_cases(ol_test *t, const char *suite) {
@@ -176,9 +187,10 @@ const ol_case *ol_case_find(ol_test *t, const ol_case *like, const char *id) {
 }
 
 /* Make a case current, with its record; a case may be taken up again. */
-static void begin(ol_test *t, const char *id, const char *file) {
+static void begin(ol_test *t, const char *id, const char *file, const void *src) {
     for (size_t i = t->n_cases; i-- > 0;) {
-        if (strcmp(t->cases[i].id, id) == 0 && strcmp(t->cases[i].file, file) == 0) {
+        const ol_case_state *known = &t->cases[i];
+        if (strcmp(known->id, id) == 0 && strcmp(known->file, file) == 0 && known->src == src) {
             t->current = i;
             return;
         }
@@ -197,7 +209,7 @@ static void begin(ol_test *t, const char *id, const char *file) {
     if (copy == NULL) {
         ol_leave_fault(t, OL_EXIT_INTERNAL, "out of memory for a case");
     }
-    t->cases[t->n_cases] = (ol_case_state){.id = copy, .file = file};
+    t->cases[t->n_cases] = (ol_case_state){.id = copy, .file = file, .src = src};
     t->current = t->n_cases++;
 }
 
@@ -205,12 +217,12 @@ bool ol_begin(ol_test *t, const char *case_id) {
     if (!is_selected(t, case_id)) {
         return false;
     }
-    begin(t, case_id, "");
+    begin(t, case_id, "", NULL);
     return true;
 }
 
 void ol_begin_case(ol_test *t, const ol_case *c) {
-    begin(t, c->id, c->file);
+    begin(t, c->id, c->file, c->src);
 }
 
 /* ------------------------------------------------------------------ fields */

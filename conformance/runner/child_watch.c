@@ -305,8 +305,8 @@ static size_t list_children(pid_t *pids, size_t cap) {
     return n;
 }
 
-/* As that user, end all that it owns in one call: a process that forks faster than we can list has no
- * way out. */
+/* As that user, end all that it owns in one call: a process that forks faster than we can list has
+ * no way out. */
 static void kill_all_of(uid_t uid) {
     pid_t pid = fork();
     if (pid == 0) {

@@ -37,7 +37,8 @@ typedef struct ol_check_state {
 
 typedef struct ol_case_state {
     const char *id;
-    const char *file; /* "" for a case that is of no golden */
+    const char *file;     /* "" for a case that is of no golden */
+    const ol_source *src; /* NULL then */
     uint64_t n_failed;
 } ol_case_state;
 
@@ -76,6 +77,8 @@ struct ol_test {
     size_t cases_cap;
     size_t current; /* index of the current case, SIZE_MAX before the first */
     size_t n_left_out;
+    char nearest_case[128]; /* to the one of --case, "" for none */
+    size_t nearest_distance;
     json_t *violations; /* array of texts */
 
     json_t *hello;   /* of the last start; owned */

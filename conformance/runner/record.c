@@ -227,5 +227,8 @@ json_t *ol_record(ol_test *t, uint64_t wall_ns, int cmocka_failed) {
                            "the record of a test could not be built");
     }
     json_decref(more);
+    if (t->nearest_case[0] != '\0' && t->n_cases == 0) {
+        (void)json_object_set_new(record, "nearest_case", ol_json_text(t->nearest_case));
+    }
     return record;
 }

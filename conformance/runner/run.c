@@ -108,12 +108,20 @@ static void on_interrupt(int signal) {
     interrupted = signal;
 }
 
-static void catch_interrupts(void) {
+void ol_catch_interrupts(void) {
     struct sigaction action = {.sa_handler = on_interrupt};
     (void)sigemptyset(&action.sa_mask);
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGHUP, &action, NULL);
+}
+
+static bool was_interrupted(ol_fault *fault) {
+    if (interrupted != 0) {
+        (void)ol_fault_set(fault, OL_EXIT_INTERNAL, "interrupted by SIG%s",
+                           ol_signal_name(interrupted));
+    }
+    return interrupted != 0;
 }
 
 static bool start_worker(const ol_run *run, worker *w, size_t index) {
@@ -269,8 +277,8 @@ static void dismiss(crew *c) {
     (void)ol_child_reap_orphans(0);
 }
 
-/* Where nothing forbids an engine of the same user to stop its judge, wake it; an engine that goes on
- * with it ends the worker and, since nothing was judged, that is no verdict. */
+/* Where nothing forbids an engine of the same user to stop its judge, wake it; an engine that goes
+ * on with it ends the worker and, since nothing was judged, that is no verdict. */
 static void wake_stopped(worker *w) {
     siginfo_t info = {0};
     bool is_stopped =
@@ -298,7 +306,7 @@ static bool collect(ol_run *run, crew *c) {
         if (!goes_on) {
             return false;
         }
-        if (run->progress != NULL) {
+        if (run->progress != NULL && run->setup.case_id == NULL) {
             run->progress(run->ctx, run, run->records[index], c->n_done);
         }
     }
@@ -307,7 +315,6 @@ static bool collect(ol_run *run, crew *c) {
 
 void ol_run_tests(ol_run *run) {
     crew c = {.n = 0};
-    catch_interrupts();
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     bool goes_on = true;
     while (goes_on) {
@@ -316,11 +323,7 @@ void ol_run_tests(ol_run *run) {
             break;
         }
         report_tick(run, &c);
-        goes_on = goes_on && collect(run, &c);
-        if (interrupted != 0) {
-            goes_on = ol_fault_set(&run->fault, OL_EXIT_INTERNAL, "interrupted by SIG%s",
-                                   ol_signal_name(interrupted));
-        }
+        goes_on = goes_on && collect(run, &c) && !was_interrupted(&run->fault);
     }
     dismiss(&c);
 }
@@ -365,7 +368,10 @@ bool ol_run_probe_engine(ol_run *run, ol_fault *fault) {
         return ol_fault_set(fault, OL_EXIT_INTERNAL, "no process for a worker: %s",
                             strerror(errno));
     }
-    while (!read_worker(&w)) {
+    while (!read_worker(&w) && interrupted == 0) {
+    }
+    if (interrupted != 0) {
+        (void)kill(w.pid, SIGKILL);
     }
     json_t *value = end_worker(&w, why, sizeof why);
     const json_t *hello = json_object_get(value, "hello");
@@ -387,10 +393,10 @@ bool ol_run_probe_engine(ol_run *run, ol_fault *fault) {
         ok = ol_fault_set(fault, (int)json_integer_value(json_object_get(wrong, "exit")), "%s",
                           json_string_value(json_object_get(wrong, "text")));
     } else {
-        ok = ol_fault_set(fault, OL_EXIT_INTERNAL, "%s", why);
+        ok = !was_interrupted(fault) && ol_fault_set(fault, OL_EXIT_INTERNAL, "%s", why);
     }
     json_decref(value);
-    return ok;
+    return ok && !was_interrupted(fault);
 }
 
 /* ------------------------------------------------------------------ the end */
@@ -442,15 +448,21 @@ static void add_replay(ol_run *run, size_t index) {
     (void)json_object_set_new(record, "replay", ol_json_text(line));
 }
 
-/* --case that no test took up. */
+/* A --case that the test does not have was not judged: no record, exit 4. */
 static void check_case_was_there(ol_run *run) {
     for (size_t k = 0; run->setup.case_id != NULL && k < OL_N_TESTS; k++) {
-        const json_t *cases = json_object_get(run->records[k], "cases");
-        if (run->records[k] != NULL && has_class(run->records[k], OL_PASS) &&
-            json_integer_value(json_object_get(cases, "total")) == 0) {
-            (void)ol_fault_set(&run->fault, OL_EXIT_NOTHING, "%s has no case %s",
-                               run->setup.catalog.tests[k].name, run->setup.case_id);
+        json_t *record = run->records[k];
+        const json_t *cases = json_object_get(record, "cases");
+        if (!has_class(record, OL_PASS) ||
+            json_integer_value(json_object_get(cases, "total")) > 0) {
+            continue;
         }
+        const char *near = json_string_value(json_object_get(record, "nearest_case"));
+        (void)ol_fault_set(&run->fault, OL_EXIT_NOTHING, "%s has no case %s%s%s",
+                           run->setup.catalog.tests[k].name, run->setup.case_id,
+                           near == NULL ? "" : "; the nearest is ", near == NULL ? "" : near);
+        json_decref(record);
+        run->records[k] = NULL;
     }
 }
 

@@ -28,6 +28,10 @@ typedef struct ol_run {
     void *ctx;
 } ol_run;
 
+/* From here on SIGINT, SIGTERM and SIGHUP end a run in order: nothing is left, the reports say so.
+ */
+void ol_catch_interrupts(void);
+
 /* Choose by --only, --kind and --case; a name that is none is exit 4 with the nearest. */
 bool ol_run_select(ol_run *run, ol_fault *fault);
 

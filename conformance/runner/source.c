@@ -92,11 +92,14 @@ static bool add_vectors(ol_source *source, const ol_entry *entry, ol_fault *faul
         return ol_fault_set(fault, OL_EXIT_INTERNAL, "out of memory for goldens");
     }
     source->vectors = vectors;
-    /* Counted at once, so that whatever was filled in is freed with the source. */
-    ol_vectors *v = &vectors[source->n_vectors++];
-    *v = (ol_vectors){.name = NULL};
-    return describe(v, source, entry, fault) ||
-           ol_fault_set(fault, OL_EXIT_INTERNAL, "out of memory for goldens");
+    ol_vectors v = {.name = NULL};
+    if (!describe(&v, source, entry, fault)) {
+        free(v.name);
+        free(v.suite);
+        return ol_fault_set(fault, OL_EXIT_INTERNAL, "out of memory for goldens");
+    }
+    vectors[source->n_vectors++] = v;
+    return true;
 }
 
 static bool fill(ol_source *source, const ol_manifest *manifest, ol_fault *fault) {

@@ -1,5 +1,6 @@
-/* without.c: without COMMAND ARGS...: run a command as on a machine whose kernel has neither seccomp nor
- * Landlock, so that the judge can be tried there. It takes them away by a seccomp filter of its own. */
+/* without.c: without COMMAND ARGS...: run a command as on a machine whose kernel has neither
+ * seccomp nor Landlock, so that the judge can be tried there. It takes them away by a seccomp
+ * filter of its own. */
 #include <errno.h>
 #include <seccomp.h>
 #include <stdbool.h>
