@@ -368,19 +368,6 @@ static tl_status run_sequence(tl_scratch *scratch, const tl_llama_weights *w, tl
     return multiply(scratch, &w->lm_head, scratch->h, logits, err);
 }
 
-/* How many positions from 0 on are filled without a gap. */
-static size_t filled_positions(const tl_kv_pool *pool, const tl_forward_seq *seq) {
-    const size_t per_block = tl_kv_pool_cfg(pool)->block_tokens;
-    size_t n = 0;
-    for (size_t i = 0; i < seq->n_blocks && n == i * per_block; i++) {
-        tl_kv_block_info info;
-        if (tl_kv_pool_block_info(pool, seq->blocks[i], &info, NULL) == TL_OK) {
-            n += info.n_filled;
-        }
-    }
-    return n;
-}
-
 static bool listed_elsewhere(const tl_forward_batch *batch, size_t s, uint32_t id) {
     for (size_t other = 0; other < batch->n_seqs; other++) {
         for (size_t i = 0; other != s && i < batch->seqs[other].n_blocks; i++) {
@@ -392,20 +379,19 @@ static bool listed_elsewhere(const tl_forward_batch *batch, size_t s, uint32_t i
     return false;
 }
 
-/* Raise the fill of every block that was written. After a rewind, what the later blocks of this
- * sequence alone held is gone. */
+/* Raise the fill of every block that was written. Whatever a later block of this sequence alone
+ * held came after what was rewound, and is gone. (Where nothing was rewound it held nothing.) */
 static tl_status set_fills(tl_kv_pool *pool, const tl_forward_batch *batch, size_t s,
                            tl_error *err) {
     const tl_forward_seq *seq = &batch->seqs[s];
     const size_t per_block = tl_kv_pool_cfg(pool)->block_tokens;
     const size_t end = seq->start + seq->n_tokens;
     const size_t last_block = (end - 1) / per_block;
-    const bool rewind = seq->start < filled_positions(pool, seq);
     for (size_t i = seq->start / per_block; i <= last_block; i++) {
         const size_t fill = i < last_block ? per_block : (end - 1) % per_block + 1;
         TLI_TRY(tl_kv_pool_set_fill(pool, seq->blocks[i], (uint32_t)fill, err));
     }
-    for (size_t i = last_block + 1; rewind && i < seq->n_blocks; i++) {
+    for (size_t i = last_block + 1; i < seq->n_blocks; i++) {
         tl_kv_block_info info;
         TLI_TRY(tl_kv_pool_block_info(pool, seq->blocks[i], &info, err));
         if (info.n_refs == 1 && !info.registered && !listed_elsewhere(batch, s, seq->blocks[i])) {

@@ -338,9 +338,9 @@ double plain_json_real(const char *number) {
 
 int plain_json_show(const char *value) {
     size_t len = (size_t)(skip_value(value) - value);
-    len = len < 60 ? len : 60;
-    while (len > 0 && ((unsigned char)value[len] & 0xc0) == 0x80) { /* inside a character */
-        len--;
+    if (len > 60) {
+        for (len = 60; ((unsigned char)value[len] & 0xc0) == 0x80; len--) { /* in a character */
+        }
     }
     return (int)len;
 }
