@@ -188,7 +188,7 @@ static void put_tails(FILE *to, const json_t *record) {
 static void put_blockers(FILE *to, const json_t *record) {
     const json_t *blockers = json_object_get(record, "blocked_by");
     for (size_t i = 0; i < json_array_size(blockers); i++) {
-        (void)fprintf(to, "    %-10s%s\n", i == 0 ? "blocked by" : "",
+        (void)fprintf(to, "    %-10s%s\n", i == 0 ? "rests on" : "",
                       json_string_value(json_array_get(blockers, i)));
     }
 }

@@ -142,6 +142,7 @@ def stages():
         ("24 tests, gcc", lambda: judged("release")),
         ("build clang", lambda: plain(["make", "-j", JOBS, "VARIANT=clang", "WERROR=1", "all"])),
         ("24 tests, clang", lambda: judged("clang")),
+        ("reports", lambda: counted([sys.executable, "conformance/report/test_report.py"])),
         ("judge itself", lambda: counted(["bash", "conformance/selftest/run.sh"])),
         ("unit tests, debug", lambda: cmocka("debug", "engine-tests", r"test_.*")),
         ("unit tests, asan", lambda: cmocka("asan", "engine-tests", r"test_.*")),

@@ -50,8 +50,9 @@ def fields(want, got):
     at = 0
     for name, size in sizes:
         end = at + size
+        most = 8 if name in ("mantissa", "bits") else size
         while at < end:
-            step = min(end - at, 8 if name in ("mantissa", "bits") else size)
+            step = min(end - at, most)
             parts.append((name, want.bits[at:at + step], got.bits[at:at + step]))
             name, at = "", at + step
     return parts

@@ -83,10 +83,10 @@ def _bits(first):
 
 LABELS = {"because": "What happened", "rule": "What was asked", "check": "Check",
           "first": "First divergence", "case": "Case", "index": "Index", "want": "Wanted",
-          "got": "Came", "apart": "Apart", "ratio": "Size", "blocked by": "Blocked by",
+          "got": "Came", "apart": "Apart", "ratio": "Size", "rests on": "Blocked: it rests on",
           "stdout": "It printed", "stderr": "On stderr", "read": "Read", "pitfall": "Often it is",
           "replay": "Replay", "looks like": "Looks like"}
-ORDER = ("blocked by", "rule", "because", "first", "case", "index", "want", "got", "apart", "ratio")
+ORDER = ("rests on", "rule", "because", "first", "case", "index", "want", "got", "apart", "ratio")
 
 
 def _definition(label, text):

@@ -118,7 +118,7 @@ def failure_lines(record, tails=True):
     cause = record.get("cause") or {}
     first = first_of(record)
     for name in record.get("blocked_by") or []:
-        yield "blocked by", name
+        yield "rests on", name
     yield "because", clean(cause.get("rationale") or CLASSES[record["class"]])
     if first:
         yield "check", clean(cause.get("check", ""))
@@ -149,8 +149,8 @@ def failure_text(record, tails=True, indent=""):
     out = []
     for label, text in failure_lines(record, tails):
         lines = text.rstrip("\n").split("\n")
-        out.append(f"{indent}{label:<10}{lines[0]}")
-        out += [f"{indent}{'':<10}{line}" for line in lines[1:]]
+        out.append(f"{indent}{label:<11}{lines[0]}")
+        out += [f"{indent}{'':<11}{line}" for line in lines[1:]]
     return "\n".join(out)
 
 
