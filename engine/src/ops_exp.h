@@ -7,7 +7,7 @@
  * = 1
  *   e = p * 2^n                      n added to the exponent field; no overflow inside [-87, 88]
  *
- * The coefficients are a minimax fit on |r| <= ln(2) / 2 rounded to f32: at most 0.88 ulp over all
+ * The coefficients are a minimax fit on |r| <= ln(2) / 2 rounded to f32: at most 0.91 ulp over all
  * arguments (engine/tests/exhaustive_exp.c). Below -87 the result is +0, above 88 infinity; a NaN
  * gives the one NaN below, so that every form has the same bits for every argument.
  *
