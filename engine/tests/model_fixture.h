@@ -106,9 +106,11 @@ static inline blob make_tensors(const made_tensor *tensors, size_t n, const char
         } else if (t->n_dims == 2) {
             (void)snprintf(shape, sizeof shape, "%zu,%zu", t->dims[0], t->dims[1]);
         }
+        blob_text(&header, header.n > 1 ? ",\"" : "\"");
+        blob_text(&header, t->name);
         (void)snprintf(text, sizeof text,
-                       "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
-                       header.n > 1 ? "," : "", t->name, t->dtype, shape, at, at + t->n_bytes);
+                       "\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}", t->dtype,
+                       shape, at, at + t->n_bytes);
         blob_text(&header, text);
         at += t->n_bytes;
     }
