@@ -415,8 +415,11 @@ static tl_status call(pools *p, uint8_t op, fuzz_tape *tape, tl_status *want, tl
     }
     const slot s = pools_pick(p, tape);
     switch (op) {
-    case 3:
-        return do_retain(p, s, fuzz_u8(tape) == 255 ? TL_KV_REFS_MAX : 1, want, err);
+    case 3: {
+        const bool is_many = fuzz_u8(tape) == 255 && !p->was_full;
+        p->was_full = p->was_full || is_many;
+        return do_retain(p, s, is_many ? TL_KV_REFS_MAX : 1, want, err);
+    }
     case 4:
         got = tl->kv_pool_release(p->a, s.a, err);
         *want = p->f->second->kv_pool_release(p->b, s.b, NULL);

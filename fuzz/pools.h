@@ -21,6 +21,7 @@ typedef struct pools {
     tl_kv_pool *a, *b;
     slot slots[POOL_BLOCKS_MAX]; /* used or cached blocks */
     uint32_t n_slots;
+    bool was_full; /* the limit of references was tried, once is enough */
 } pools;
 
 /* A small shape from the tape; false when the two do not agree that it is one. */

@@ -314,15 +314,14 @@ static tl_status check_tiling(const tl_layout *layout, uint64_t n_data, tl_error
                             ", there are %" PRIu64 " bytes of data",
                             t->name, t->begin, t->end, n_data);
         }
-        const bool empty = t->begin == t->end;
-        if (!empty && t->begin != covered) {
+        if (t->begin != covered) { /* an empty one has its place between others, too */
             return tli_fail(err, TL_ERR_FORMAT,
                             "tensor %s starts at byte %" PRIu64 " of the data, "
                             "which is covered up to %" PRIu64 ": %s",
                             t->name, t->begin, covered,
                             t->begin < covered ? "an overlap" : "a hole");
         }
-        covered = empty ? covered : t->end;
+        covered = t->end;
     }
     if (covered != n_data) {
         return tli_fail(err, TL_ERR_FORMAT,

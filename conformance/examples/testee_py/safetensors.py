@@ -123,13 +123,11 @@ def check_entry(name, entry):
 
 
 def check_tiling(tensors, length):
-    """Rule 9. Tensors without bytes may stand anywhere inside the buffer."""
+    """Rule 9. Tensors without bytes may stand at any border of the others, and break the tiling elsewhere."""
     covered, before = 0, None
     for name, t in sorted(tensors.items(), key=lambda item: (item[1].begin, item[1].end)):
         need(t.end <= length, "FORMAT",
              f"tensor {name!r} ends at {t.end}, the data buffer has {length} bytes")
-        if t.begin == t.end:
-            continue
         need(t.begin >= covered, "FORMAT",
              f"tensor {name!r} begins at {t.begin}, inside tensor {before!r} (end {covered})")
         need(t.begin == covered, "FORMAT",
