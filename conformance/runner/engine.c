@@ -158,7 +158,7 @@ static bool write_all(int fd, const char *bytes, size_t n) {
 }
 
 /* The runtimes that change what a process may use: memory, a second process, exit status. */
-static bool holds_sanitizer(const char *bytes, size_t n) {
+bool ol_holds_sanitizer(const char *bytes, size_t n) {
     static const char *const marks[] = {"__asan_init", "__tsan_init", "__msan_init",
                                         "__ubsan_handle_", "__lsan_"};
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
@@ -183,7 +183,7 @@ static bool copy_in(ol_engine *engine, const ol_paths *paths, const char *from, 
         ol_sha256_add(&hash, bytes, n_bytes);
         ol_sha256_text(&hash, sha256);
     }
-    engine->sanitized = engine->sanitized || holds_sanitizer(bytes, n_bytes);
+    engine->sanitized = engine->sanitized || ol_holds_sanitizer(bytes, n_bytes);
     ol_format(to, 4096, "%s/bin/%s", paths->run_dir, name);
     (void)unlink(to);
     int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);

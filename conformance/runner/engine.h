@@ -60,4 +60,7 @@ bool ol_engine_open(ol_engine *engine, const ol_paths *paths, ol_engine_kind kin
                     const char *given, const char *wrap, ol_fault *fault);
 void ol_engine_clear(ol_engine *engine);
 
+/* Do the bytes of a program, library or object name a sanitizer's runtime? */
+bool ol_holds_sanitizer(const char *bytes, size_t n);
+
 #endif

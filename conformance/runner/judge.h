@@ -65,7 +65,7 @@ bool ol_class_parse(const char *name, ol_class *c);
 
 typedef struct ol_fault {
     int exit_code; /* 0: no fault */
-    char text[1024];
+    char text[8192]; /* long enough for the first lines of a compiler */
 } ol_fault;
 
 /* Note a fault unless there is one; always false, so that a failing function ends in one line. */

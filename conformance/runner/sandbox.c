@@ -232,7 +232,7 @@ const char *ol_cage_enter(const ol_cage *cage, const char *path) {
         return "parent death signal";
     }
     if (sandbox->seccomp) {
-        return ol_filter_load(cage->sanitized, cage->may_exec, path);
+        return ol_filter_load(cage->sanitized || cage->may_fork, cage->may_exec, path);
     }
     return NULL;
 }

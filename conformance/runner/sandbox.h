@@ -61,7 +61,8 @@ typedef struct ol_cage {
     uid_t uid;               /* used when sandbox->own_uid */
     const char *dir;         /* the child's own directory, absolute */
     const char *readable[6]; /* files and folders besides the system's; NULL entries are left out */
-    bool sanitized;
+    bool sanitized; /* no limit of the address space; forks and ptrace, for the leak sanitizer */
+    bool may_fork;  /* a compiler */
     bool may_exec;
     bool wide_reads; /* a testee's run time may read all of /usr and /etc */
 } ol_cage;

@@ -103,10 +103,10 @@ static bool add_process_rules(scmp_filter_ctx filter) {
                        SCMP_A0(SCMP_CMP_MASKED_EQ, (scmp_datum_t)CLONE_THREAD, 0));
 }
 
-static bool add_rules(scmp_filter_ctx filter, bool sanitized, bool may_exec, const char *path) {
+static bool add_rules(scmp_filter_ctx filter, bool may_fork, bool may_exec, const char *path) {
     const scmp_datum_t self = (scmp_datum_t)getpid();
     bool ok = add_list(filter, KILL, forbidden, sizeof forbidden / sizeof *forbidden);
-    ok = ok && add_list(filter, may_exec || sanitized ? SCMP_ACT_ERRNO(EACCES) : KILL, outside,
+    ok = ok && add_list(filter, may_exec || may_fork ? SCMP_ACT_ERRNO(EACCES) : KILL, outside,
                         sizeof outside / sizeof *outside);
     for (size_t i = 0; ok && i < sizeof signal_calls / sizeof *signal_calls; i++) {
         ok = add_compare(filter, KILL, signal_calls[i], SCMP_A0(SCMP_CMP_NE, self, 0));
@@ -119,23 +119,23 @@ static bool add_rules(scmp_filter_ctx filter, bool sanitized, bool may_exec, con
     /* Setting limits, of other processes of the same user too. */
     ok = ok && add_compare(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(prlimit64),
                            SCMP_A2(SCMP_CMP_NE, 0, 0));
-    if (ok && !sanitized) {
+    if (ok && !may_fork) {
         ok = add_process_rules(filter);
     }
-    if (ok && !may_exec && !sanitized) {
+    if (ok && !may_exec && !may_fork) {
         ok = add_compare(filter, KILL, SCMP_SYS(execve),
                          SCMP_A0(SCMP_CMP_NE, (scmp_datum_t)(uintptr_t)path, 0));
     }
     return ok;
 }
 
-const char *ol_filter_load(bool sanitized, bool may_exec, const char *path) {
+const char *ol_filter_load(bool may_fork, bool may_exec, const char *path) {
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
     if (filter == NULL) {
         return "seccomp init";
     }
     const char *step = NULL;
-    if (!add_rules(filter, sanitized, may_exec, path)) {
+    if (!add_rules(filter, may_fork, may_exec, path)) {
         step = "seccomp rules";
     } else if (seccomp_load(filter) != 0) {
         step = "seccomp load";

@@ -6,8 +6,9 @@
 #include "sandbox.h"
 
 /* Load the system-call filter; NULL, or a word for the step that failed. exec passes for the
- * pathname pointer `path` alone, or for any with may_exec. */
-const char *ol_filter_load(bool sanitized, bool may_exec, const char *path);
+ * pathname pointer `path` alone, or for any with may_exec; may_fork lets second processes and
+ * ptrace pass, too. */
+const char *ol_filter_load(bool may_fork, bool may_exec, const char *path);
 
 int ol_landlock_abi(void); /* 0 when the kernel has none */
 const char *ol_landlock_enter(const ol_cage *cage);

@@ -4,6 +4,8 @@
  * is graded on a broken golden, so all of them are checked whatever is selected. */
 #include "commands.h"
 
+#include "build.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,13 +96,31 @@ bool ol_setup_open(ol_run *run, const ol_options *o, ol_fault *fault) {
     return true;
 }
 
+static bool open_engine(ol_setup *setup, const ol_options *o, ol_fault *fault) {
+    ol_engine *engine = &setup->engine;
+    ol_engine_kind kind = o->engine == NULL ? OL_ENGINE_BUILTIN : o->kind;
+    if (kind != OL_ENGINE_SOURCES) {
+        return (o->ref_deps == NULL ||
+                ol_fault_set(fault, OL_EXIT_USAGE,
+                             "--ref-deps goes with a folder of sources (--engine DIR)")) &&
+               ol_engine_open(engine, &setup->paths, kind, o->engine, o->wrap, fault);
+    }
+    char library[4096];
+    char borrowed[sizeof engine->borrowed];
+    if (!ol_build_sources(setup, o->engine, o->ref_deps, library, borrowed, sizeof borrowed,
+                          fault) ||
+        !ol_engine_open(engine, &setup->paths, kind, library, o->wrap, fault)) {
+        return false;
+    }
+    ol_format(engine->given, sizeof engine->given, "%s", o->engine);
+    ol_format(engine->borrowed, sizeof engine->borrowed, "%s", borrowed);
+    return true;
+}
+
 bool ol_setup_engine(ol_run *run, ol_fault *fault) {
     ol_setup *setup = &run->setup;
     const ol_options *o = run->options;
-    if (!ol_paths_make_run_dir(&setup->paths, fault) ||
-        !ol_engine_open(&setup->engine, &setup->paths,
-                        o->engine == NULL ? OL_ENGINE_BUILTIN : o->kind, o->engine, o->wrap,
-                        fault)) {
+    if (!ol_paths_make_run_dir(&setup->paths, fault) || !open_engine(setup, o, fault)) {
         return false;
     }
     setup->engine.interactive = o->wrap != NULL && o->case_id != NULL && isatty(STDIN_FILENO) != 0;

@@ -50,6 +50,7 @@ part "comparisons" unit test_compare $r/compare.c
 part "parts" unit test_parts $r/judge.c $r/sha256.c $r/wire.c
 part "broken goldens" python3 conformance/selftest/goldens.py "$build"
 part "commands" python3 conformance/selftest/commands.py "$build"
+part "folders of sources" python3 conformance/selftest/sources.py "$build"
 part "hostile engines" python3 conformance/selftest/hostile.py "$build"
 part "hostile engines, as a user" python3 conformance/selftest/hostile.py "$build" --user
 part "hostile engines, bare kernel" python3 conformance/selftest/hostile.py "$build" --bare
