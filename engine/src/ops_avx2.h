@@ -8,12 +8,15 @@
 #ifndef TLI_OPS_AVX2_H
 #define TLI_OPS_AVX2_H
 
+#include "ops_internal.h"
+
+#if TLI_HAVE_AVX2
+
 #include <immintrin.h>
 #include <math.h>
 #include <string.h>
 
 #include "ops_exp.h"
-#include "ops_internal.h"
 
 #define AVX2 __attribute__((target("avx2,fma,f16c")))
 #define AVX2_INLINE static inline __attribute__((target("avx2,fma,f16c"), always_inline))
@@ -91,4 +94,5 @@ void tli_avx2_axpy(float a, const float *x, size_t n, float *y);
 void tli_avx2_f16_widen(const uint16_t *h, size_t n, float *x);
 void tli_avx2_f16_round(const float *x, size_t n, uint16_t *h);
 
+#endif
 #endif
