@@ -3,6 +3,10 @@
 
 #include <string.h>
 
+#ifndef HOSTILE_ACT
+#define HOSTILE_ACT "none"
+#endif
+
 bool hostile_is(const char *name) {
     return strcmp(HOSTILE_ACT, name) == 0;
 }

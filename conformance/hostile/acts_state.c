@@ -110,6 +110,10 @@ static void act_change_directory(void) {
 
 /* ------------------------------------------------------------------ looks */
 
+#ifndef HOSTILE_ROOT
+#define HOSTILE_ROOT ""
+#endif
+
 /* If one of these can be opened, the engine ends as it does in no other case. */
 static void look(const char *path) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -140,8 +140,7 @@ static void fill_env(char *env[N_ENV + 1], char texts[2][4200], const char *dir,
         "OPENBLAS_NUM_THREADS=1",
         "PYTHONDONTWRITEBYTECODE=1",
         /* The runtimes would set the size of core files, which the filter forbids and we did. */
-        "ASAN_OPTIONS=exitcode=86:disable_coredump=0:detect_leaks=1:allocator_may_return_null=1:"
-        "symbolize=1",
+        "ASAN_OPTIONS=exitcode=86:disable_coredump=0:detect_leaks=1:allocator_may_return_null=1",
         "LSAN_OPTIONS=exitcode=86",
         "UBSAN_OPTIONS=exitcode=86:print_stacktrace=1:halt_on_error=1",
         "TSAN_OPTIONS=exitcode=86:disable_coredump=0:halt_on_error=1",

@@ -64,7 +64,7 @@ const char *ol_class_meaning(ol_class c);
 bool ol_class_parse(const char *name, ol_class *c);
 
 typedef struct ol_fault {
-    int exit_code; /* 0: no fault */
+    int exit_code;   /* 0: no fault */
     char text[8192]; /* long enough for the first lines of a compiler */
 } ol_fault;
 

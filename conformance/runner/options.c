@@ -150,7 +150,7 @@ static bool set(ol_options *o, option_id id, const char *value, ol_fault *fault)
     case OPT_TESTEE:
         return set_engine(o, OL_ENGINE_TESTEE, value, fault);
     case OPT_REF_DEPS:
-        o->ref_deps = value == NULL ? "" : value;
+        o->ref_deps = value;
         return true;
     case OPT_ONLY:
         return add(o->only, &o->n_only, OL_LIST_MAX, value, "--only", fault);
@@ -258,8 +258,7 @@ bool ol_options_parse(ol_options *o, int argc, char **argv, int first, unsigned 
             }
             value = argv[++i];
         }
-        bool needs = table[row].value == VALUE_NEEDED;
-        if (!set(o, table[row].id, needs && value == NULL ? "" : value, fault)) {
+        if (!set(o, table[row].id, value == NULL ? "" : value, fault)) {
             return false;
         }
     }

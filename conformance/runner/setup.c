@@ -56,8 +56,8 @@ bool ol_setup_sources(ol_run *run, const ol_options *o, ol_fault *fault) {
     }
     for (size_t i = 0; i < o->n_goldens; i++) {
         char *real = realpath(o->goldens[i], NULL);
-        bool is_known =
-            real != NULL && setup->n_sources > 0 && strcmp(real, setup->sources[0].dir) == 0;
+        const char *first = setup->sources[0].dir;
+        bool is_known = real != NULL && first != NULL && strcmp(real, first) == 0;
         free(real);
         if (!is_known &&
             !ol_source_open(&setup->sources[setup->n_sources++], o->goldens[i], fault)) {
