@@ -7,7 +7,6 @@ The logs are made here, so no engine runs, except with --ol (build/release/bin/o
 then the whole way of `ol check --report` is walked, too. Ends with `N passed, N failed`.
 """
 import argparse
-import copy
 import csv
 import hashlib
 import io
@@ -139,8 +138,8 @@ def unbuilt():
     empty = {n: dict(record(n, "no-result"), checks=[], cause={
         "rationale": "the engine does not build", "pitfall": "p", "clause": "kv#states"})
         for n in NAMES}
-    return make(empty, 3, "the engine does not build", engine={
-        "kind": "sources", "given": "hw/src", "build_log": UNBUILT})
+    return make(empty, 3, "hw/src does not compile:\n" + UNBUILT, engine={
+        "kind": "sources", "given": "hw/src"})
 
 
 def broken_golden():

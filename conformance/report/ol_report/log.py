@@ -200,7 +200,7 @@ class Log:
     @property
     def fault(self):
         """Why the run ended early, in one sentence; "" when it did not."""
-        return (self.footer or {}).get("fault") or ""
+        return ((self.footer or {}).get("fault") or "").partition("\n")[0]
 
     @property
     def is_ours(self):
@@ -209,7 +209,8 @@ class Log:
 
     @property
     def build_log(self):
-        return self.header["engine"].get("build_log") or ""
+        """What the compiler or linker said, its lines below the sentence; "" without."""
+        return ((self.footer or {}).get("fault") or "").partition("\n")[2]
 
     @property
     def borrowed(self):
