@@ -4,7 +4,7 @@
   mutants.py [ID...|named|probes|all] [--matrix] [-j N] [--shard K/N] [--report FORMAT:PATH]...
   mutants.py merge SHARD.json... [--report FORMAT:PATH]...
   mutants.py refresh [ID...]          move the hunks of patches whose lines only moved
-  mutants.py write                    from a whole matrix: mutants/fingerprints.json and conformance/proofs.json
+  mutants.py write [--check]          from a whole matrix: mutants/fingerprints.json and conformance/proofs.json
   mutants.py list                     ids, titles, killers
 
 First the unmutated engine is judged twice; a failure or a difference ends the run (exit 7). Without --matrix a mutant
@@ -34,6 +34,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import catalog  # noqa: E402
+import fingerprint  # noqa: E402
 import report  # noqa: E402
 import verdict  # noqa: E402
 from build import Build, Unbuildable  # noqa: E402
@@ -215,7 +216,11 @@ def finish(matrix, options):
         report.write(kind, path, matrix, by_id)
     if not any(item.partition(":")[0] == "text" for item in reports):
         report.write("text", "", matrix, by_id)
-    return verdict.exit_code(matrix["mutants"])
+    code = verdict.exit_code(matrix["mutants"])
+    for words in fingerprint.stale(matrix, by_id) if matrix["mode"]["strict"] else []:
+        print(f"ol mutants: fingerprints.json is stale: {words}")
+        code = code or 6
+    return code
 
 
 # ---------------------------------------------------------------- other commands
@@ -244,6 +249,32 @@ def refresh(words):
     return 0
 
 
+def write(options):
+    """Make the fingerprints and the proofs anew; with --check, only say whether they are what they would be."""
+    by_id = {m.id: m for m in catalog.load()}
+    options.matrix, options.ids = True, ["all"]
+    strict = run(options)
+    code = verdict.exit_code(strict["mutants"])
+    if code:
+        report.write("text", "", strict, by_id)
+        return code
+    options.plain, options.ids = True, ["named"]
+    plain = run(options)
+    report.progress("")
+    made = [(fingerprint.PATH, fingerprint.dumps(fingerprint.fingerprints(plain, by_id), "mutants")),
+            (fingerprint.PROOFS, fingerprint.dumps(fingerprint.proofs(strict), "engines"))]
+    for path, text in made:
+        name = os.path.relpath(path, catalog.ROOT)
+        same = os.path.exists(path) and catalog.read(path) == text
+        print(f"{name}: {'as it was' if same else 'stale' if options.check else 'written'}")
+        if not same and options.check:
+            code = 6
+        elif not same:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+    return code
+
+
 def list_mutants(words):
     for mutant in select(catalog.load(), words):
         print(f"{mutant.id:5} {mutant.killer:48} {mutant.row['title']}")
@@ -261,6 +292,7 @@ def parser():
     p.add_argument("--report", action="append")
     p.add_argument("--fresh", action="store_true")
     p.add_argument("--plain", action="store_true")
+    p.add_argument("--check", action="store_true")
     p.add_argument("--build", default=os.path.join(catalog.ROOT, "build", "release"))
     p.add_argument("--cache", default=os.path.join(catalog.ROOT, "build", "mutants"))
     p.add_argument("--wrap", default="")
@@ -278,8 +310,7 @@ def main(argv):
         if command == "merge":
             return finish(report.merge(options.ids[1:]), options)
         if command == "write":
-            import fingerprint
-            return fingerprint.write(options)
+            return write(options)
         return finish(run(options), options)
     except Stop as stop:
         print(f"ol mutants: {stop}", file=sys.stderr)
