@@ -105,7 +105,7 @@ def exit_1():
 
 def exit_2_usage():
     for args in (["check", "--nothing"], ["check", "L10.1", "-j", "0"], ["check", "L10.1", "--timeout", "x"],
-                 ["check", "L10.1", "--report", "html"], ["check", "L10.1", "--report", "jsonl:"],
+                 ["check", "L10.1", "--report", "pdf"], ["check", "L10.1", "--report", "jsonl:"],
                  ["check", "L10.1", "--report", "text", "--report", "jsonl"], ["check", "L9.1"],
                  ["check", "L10.1", "--case", "nothing"], ["check", "L10.1", "--only"],
                  ["check", "L10.1", "--strict=1"], ["check", "L10.1", "--engine", "a", "--testee", "b"],
