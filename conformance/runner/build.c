@@ -377,6 +377,11 @@ static bool compile(build *b, char *log) {
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         word(&c, flags[i]);
     }
+    /* The same sources give the same library, whatever the run's directory is called: shards of one
+     * run are told by its hash. */
+    char map[4200];
+    ol_format(map, sizeof map, "-ffile-prefix-map=%s=.", b->setup->paths.run_dir);
+    word(&c, map);
     for (size_t i = 0; i < b->n_sources; i++) {
         word(&c, b->sources[i]);
     }

@@ -61,13 +61,11 @@ static bool settle_reports(ol_options *o, screen *s, ol_fault *fault) {
 
 /* Judge, or find out why not. The run's fault says why. */
 static void judge(ol_run *run, const screen *s) {
-    if (!ol_setup_engine(run, &run->fault)) {
-        return;
-    }
-    bool may_run = ol_run_probe_engine(run, &run->fault);
+    bool is_there = ol_setup_engine(run, &run->fault);
+    bool may_run = is_there && ol_run_probe_engine(run, &run->fault);
     json_decref(run->header);
     run->header = ol_log_header(run);
-    if (s->is_on) {
+    if (is_there && s->is_on) {
         ol_text_begin(run, stdout);
     }
     if (may_run) {

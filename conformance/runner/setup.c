@@ -107,6 +107,9 @@ static bool open_engine(ol_setup *setup, const ol_options *o, ol_fault *fault) {
     }
     char library[4096];
     char borrowed[sizeof engine->borrowed];
+    /* What does not build is named in the reports, too. */
+    engine->kind = kind;
+    ol_format(engine->given, sizeof engine->given, "%s", o->engine);
     if (!ol_build_sources(setup, o->engine, o->ref_deps, library, borrowed, sizeof borrowed,
                           fault) ||
         !ol_engine_open(engine, &setup->paths, kind, library, o->wrap, fault)) {
