@@ -337,7 +337,7 @@ def html_is_one_inert_page():
         assert page.headings[0] == words.verdict_line(log), "the verdict is not at the top"
         wanted = [t["name"] for t in log.failures] if log.exit_code != 3 and log.footer else []
         assert page.sections == wanted, sample
-        if log.tests:
+        if log.tests and log.exit_code != 3:
             assert page.tags.count("tr") >= len(log.tests) + 1
         if sample not in ("stub",):
             assert "What to do next" in page.headings
@@ -382,10 +382,10 @@ def plots_show_what_is_there():
         readers.Page(f"<svg>{drawn}</svg>".replace("<title>", "<text>").replace("</title>",
                                                                                  "</text>"))
         return [drawn.count(f'class="{c}"') for c in ("po", "pk", "pn")]
-    assert bars([0.5, 2, 0, None], "allowed") == [1, 1, 1]
-    assert bars([0, 1e16, 1, 0], "ulp") == [2, 0, 0]
-    assert bars([0.25, 0, 1, 1], "differs") == [3, 0, 0]
-    assert bars([None] * 4, "ulp") == [0, 0, 4]
+    assert bars([0.5, 2, 0, None, 0, 0, 0, 0], "allowed") == [1, 1, 1]
+    assert bars([0, 1e16, 1, 0, 0, 0, 0, 0], "ulp") == [2, 0, 0]
+    assert bars([0.25, 0, 1, 1, 0, 0, 0, 0], "differs") == [3, 0, 0]
+    assert bars([None] * 8, "ulp") == [0, 0, 8]
     for bad in (None, {}, {"unit": "x", "n": 9, "values": [1] * 9},
                 {"unit": "ulp", "n": 9, "values": [1]}, {"unit": "ulp", "n": 9, "values": ["1"] * 9}):
         assert plot.draw(bad, 0) == ""

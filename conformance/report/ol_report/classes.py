@@ -18,8 +18,9 @@ LETTERS = {"pass": "✓", "fail": "F", "refused-wrong": "R", "crash": "C", "time
            "harness-error": "?"}
 CSS = """
 table.class{width:auto;font-size:.8125rem}table.class td,table.class th{padding:.2rem .3rem;
-text-align:center}table.class th:first-child,table.class td:first-child{position:sticky;left:0;
-background:var(--bg);text-align:left;max-width:14rem;z-index:1}
+text-align:center;white-space:nowrap}table.class th:first-child,table.class td:first-child{position:sticky;left:0;
+background:var(--bg);text-align:left;max-width:min(14rem,38vw);overflow:hidden;
+text-overflow:ellipsis;z-index:1}
 table.class thead th{vertical-align:bottom}
 table.class td.good{color:var(--good);background:var(--goodbg)}
 table.class td.bad{color:var(--bad);background:var(--badbg);font-weight:700}
@@ -251,11 +252,12 @@ def _old(rows, catalog):
     if not old:
         return []
     out = [f"<h2>Made with other goldens than today's: {len(old)}</h2>",
-           "<p>Marked * above. Judge these submissions again; the tests that the changed files touch "
-           f"are {e(', '.join(touched(catalog, rows)) or 'none by a suite of their own')}.</p><ul>"]
+           "<p>Marked * below. Judge these submissions again; the tests that the changed files touch "
+           f"are {e(', '.join(touched(catalog, rows)) or 'none by a suite of their own')}.</p>"
+           "<details><summary>Which</summary><ul>"]
     out += [f"<li>{e(r.name)}, {e(r.log.header.get('started', ''))}: {e(', '.join(r.old))}</li>"
             for r in old]
-    return out + ["</ul>"]
+    return out + ["</ul></details>"]
 
 
 def _troubles(rows):

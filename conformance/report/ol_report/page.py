@@ -13,7 +13,7 @@ def _verdict(log):
     if log.borrowed:
         out.append(f"<p>Borrowed from the reference: {e(log.borrowed)}.</p>")
     if log.fault:
-        out.append(f"<p>{e(log.fault)}</p>")
+        out.append(f"<p>{e(log.fault.rstrip(':'))}</p>")
     out.append(f'<p class="small dim">{e(words.engine_text(log))} · '
                f"{e(log.header.get('started', ''))} · {log.seconds:.1f} s</p></div>")
     return out
@@ -162,7 +162,7 @@ def render(log, options):
         body = "\n".join(_verdict(log) + _about(log))
         return page("ol check: not finished", body)
     out = _verdict(log) + _next(log) + _surprises(log) + _groups(log)
-    if log.tests:
+    if log.tests and log.exit_code != 3:
         out += _table(log)
     if log.failures and log.exit_code != 3:
         out.append("<h2>Failures</h2>")

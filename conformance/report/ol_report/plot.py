@@ -38,7 +38,7 @@ class Scale:
 def is_worth_it(profile):
     """Has it more to say than the first divergence?"""
     return (isinstance(profile, dict) and profile.get("unit") in UNITS
-            and isinstance(profile.get("values"), list) and len(profile["values"]) >= 4
+            and isinstance(profile.get("values"), list) and len(profile["values"]) >= 8
             and isinstance(profile.get("n"), int) and profile["n"] > 0
             and all(v is None or isinstance(v, (int, float)) for v in profile["values"]))
 

@@ -36,7 +36,7 @@ def render(log, options):
     if log.footer is None:
         return words.UNFINISHED + "\n"
     out = list(_header(log))
-    if log.tests:
+    if log.tests and log.exit_code != 3:
         out += [""] + list(_table(log))
     if log.build_log:
         out += ["", "the build says", words.clean(log.build_log).rstrip()]

@@ -191,10 +191,14 @@ def next_step(log):
 def verdict_line(log):
     if log.footer is None:
         return UNFINISHED
+    if log.exit_code == 3:
+        return "Not judged: the engine does not build or load"
+    if log.is_ours:
+        return f"No verdict: {EXITS[log.exit_code].partition(':')[0]}"
     n_pass = log.count()["pass"]
     n_all = log.footer.get("expected", len(log.catalog.tests))
     words = {"pass": "Passed", "fail": "Not passed", "ungradable": "Cannot be graded",
-             "harness-error": "The judge failed", "expected": "As expected"}
+             "expected": "As expected"}
     return (f"{words.get(log.verdict, log.verdict)}: {n_pass} of {n_all} tests passed"
             + ("" if log.complete else " (an incomplete selection, no grade can come of it)"))
 
