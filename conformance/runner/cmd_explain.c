@@ -73,20 +73,54 @@ static bool explain_check(const ol_catalog *catalog, const char *word) {
     return false;
 }
 
-/* A mutant is named by the tests that must kill it. */
-static bool explain_mutant(const ol_catalog *catalog, const char *word) {
-    bool found = false;
-    for (size_t k = 0; k < OL_N_TESTS; k++) {
-        const ol_test_def *test = &catalog->tests[k];
-        for (size_t i = 0; i < json_array_size(test->mutants); i++) {
-            if (strcmp(json_string_value(json_array_get(test->mutants, i)), word) == 0) {
-                (void)printf("%s is a named bug that %s must catch\n    pitfall   %s\n", word,
-                             test->name, test->pitfall);
-                found = true;
-            }
-        }
+/* The entry of a mutant in a catalogue below the root, a new reference; NULL when it has none. */
+static json_t *find_mutant(const char *root, const char *file, const char *id) {
+    char path[4300];
+    ol_format(path, sizeof path, "%s/%s", root, file);
+    json_t *catalog = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    const json_t *list = json_object_get(catalog, "mutants");
+    json_t *found = NULL;
+    for (size_t i = 0; i < json_array_size(list) && found == NULL; i++) {
+        json_t *entry = json_array_get(list, i);
+        const char *name = json_string_value(json_object_get(entry, "id"));
+        found = name != NULL && strcmp(name, id) == 0 ? json_incref(entry) : NULL;
     }
+    json_decref(catalog);
     return found;
+}
+
+static void put_text(const json_t *entry, const char *key, const char *label) {
+    const char *text = json_string_value(json_object_get(entry, key));
+    if (text != NULL) {
+        (void)printf("%-10s%s\n", label, text);
+    }
+}
+
+static bool explain_mutant(const char *root, const char *word) {
+    json_t *entry = find_mutant(root, "mutants/catalog.json", word);
+    entry = entry != NULL ? entry : find_mutant(root, "mutants/probes/catalog.json", word);
+    if (entry == NULL) {
+        return false;
+    }
+    const char *title = json_string_value(json_object_get(entry, "title"));
+    const char *clause = json_string_value(json_object_get(entry, "clause"));
+    (void)printf("%s: a wrong engine on purpose: %s\n\n", word, title == NULL ? "" : title);
+    put_text(entry, "symptom", "symptom");
+    put_text(entry, "pitfall", "right is");
+    put_text(entry, "killer", "caught by");
+    const json_t *checks = json_object_get(entry, "checks");
+    for (size_t i = 0; i < json_array_size(checks); i++) {
+        (void)printf("%-10s%s\n", i == 0 ? "checks" : "",
+                     json_string_value(json_array_get(checks, i)));
+    }
+    if (clause != NULL) {
+        char place[128];
+        ol_clause_text(clause, place, sizeof place);
+        (void)printf("%-10s%s\n", "read", place);
+    }
+    put_text(entry, "file", "in");
+    json_decref(entry);
+    return true;
 }
 
 static bool explain_class(const char *word) {
@@ -109,9 +143,9 @@ static bool explain_exit(const char *word) {
     return meaning != NULL;
 }
 
-static bool explain(const ol_catalog *catalog, const char *word) {
+static bool explain(const ol_catalog *catalog, const char *root, const char *word) {
     return explain_test(catalog, word) || explain_check(catalog, word) || explain_class(word) ||
-           explain_exit(word) || explain_mutant(catalog, word);
+           explain_exit(word) || explain_mutant(root, word);
 }
 
 static void explain_all_exits(void) {
@@ -135,7 +169,7 @@ int ol_cmd_explain(int argc, char **argv) {
     ok = ok && ol_setup_catalog(&run, &o, &fault);
     if (ok && strcmp(o.words[0], "EXIT") == 0) {
         explain_all_exits();
-    } else if (ok && !explain(&run.setup.catalog, o.words[0])) {
+    } else if (ok && !explain(&run.setup.catalog, run.setup.paths.root, o.words[0])) {
         char near[512];
         ol_catalog_nearest(&run.setup.catalog, o.words[0], near, sizeof near);
         ok = ol_fault_set(&fault, OL_EXIT_NOTHING,
