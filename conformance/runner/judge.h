@@ -28,6 +28,20 @@
 /* Said as an attribute, which every checker understands. */
 #define OL_NORETURN __attribute__((noreturn))
 
+/* Is the judge itself built with a sanitizer? Its address space is then beyond any limit, and it
+ * must be able to look at itself. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define OL_JUDGE_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                         \
+    __has_feature(memory_sanitizer)
+#define OL_JUDGE_SANITIZED 1
+#endif
+#endif
+#ifndef OL_JUDGE_SANITIZED
+#define OL_JUDGE_SANITIZED 0
+#endif
+
 typedef enum ol_exit {
     OL_EXIT_PASS = 0,
     OL_EXIT_FAIL = 1,

@@ -82,7 +82,7 @@ static int unknown(const char *name) {
 /* No child reads this process's memory, whatever its uid; under a sanitizer, which looks at itself,
  * it stays open. */
 static void close_memory(void) {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(OL_COVERAGE)
+#if !OL_JUDGE_SANITIZED && !defined(OL_COVERAGE)
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 #endif
 }

@@ -153,7 +153,7 @@ static bool enter_limits(const ol_cage *cage) {
     double cpu_s = l->wall_s * l->cpu_factor + 60;
     bool ok = limit(RLIMIT_CORE, 0) && limit(RLIMIT_CPU, (uint64_t)cpu_s) &&
               limit(RLIMIT_FSIZE, l->file_max) && limit(RLIMIT_NOFILE, l->descriptors_max);
-    if (ok && !cage->sanitized && l->address_max > 0) {
+    if (ok && !cage->sanitized && !OL_JUDGE_SANITIZED && l->address_max > 0) {
         ok = limit(RLIMIT_AS, l->address_max);
     }
     if (ok && cage->sandbox->own_uid && cage->sandbox->uid_range) {
