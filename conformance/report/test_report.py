@@ -669,6 +669,18 @@ def ol_tests(ol):
         for code, meaning in words.EXITS.items():
             assert meaning in run("explain", str(code)).stdout, code
 
+    def every_name_is_explained():
+        for name, entry in CATALOG.tests.items():
+            said = run("explain", name).stdout
+            assert entry["why"] in said and entry["pitfall"] in said, name
+        for path in ("mutants/catalog.json", "mutants/probes/catalog.json"):
+            with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+                mutants = json.load(file)["mutants"]
+            for mutant in mutants:
+                said = run("explain", mutant["id"]).stdout
+                assert mutant["title"] in said and mutant["killer"] in said, mutant["id"]
+        assert run("explain", "nothing").returncode == 4
+
     def every_format_in_one_run():
         with tempfile.TemporaryDirectory() as folder:
             targets = {f: os.path.join(folder, "r." + f) for f in cli.FORMATS}
@@ -737,7 +749,8 @@ def ol_tests(ol):
             assert run("check", "L10.1", "--only", NAMES[0], "--expect", bad).returncode == 1
             assert run("check", "L10.1", "--only", NAMES[1], "--expect", bad).returncode == 0
 
-    return [words_are_those_of_explain, every_format_in_one_run, a_stub_from_the_first_moment,
+    return [words_are_those_of_explain, every_name_is_explained, every_format_in_one_run,
+            a_stub_from_the_first_moment,
             places_that_cannot_be_written, rules_and_exits]
 
 
