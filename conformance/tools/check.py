@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """Everything that proves the project, stage by stage; ends with `N passed, N failed, N skipped`.
 
-A stage is a list of commands and a way to count what they ran. A command that exits badly without a failed
-test of its own is a failure too, and a stage that ran nothing is one: nothing passes by being absent. Stages are
-run in order, each to its end; the shares of time are printed. `check.py NAME...` runs some stages only.
+A stage is a command or a few and a way to count what they ran. A command that exits badly without a failed test of
+its own is a failure too, and a stage that ran nothing is one: nothing passes by being absent. Two stages run at once,
+each when those that it needs are done; the shares of time and the coverage table are printed. `check.py NAME...` runs
+some stages only, with the builds that they need.
 
 Standard library only.
 """
@@ -12,10 +13,12 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 JOBS = str(os.cpu_count() or 1)
+LANES = min(2, os.cpu_count() or 1)  # stages at once; each runs JOBS processes where it can
 SAN_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:allocator_may_return_null=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
@@ -79,21 +82,20 @@ def counted(command, env=None, timeout=1500):
     return count
 
 
-def cmocka(variant, target, pattern, prefix=(), env=None):
-    """Build `target` in the variant and run every program there that matches; TAP lines count.
+def cmocka(variant, pattern, prefix=()):
+    """Run every unit test program of the variant that matches; TAP lines count.
 
     cmocka's own status is not enough: a filter that matches nothing, or a failed teardown, exits with 0. So the plan
     must be there and met."""
-    count = plain(["make", "-j", JOBS, f"VARIANT={variant}", "WERROR=1", target])
-    count.passed = 0
+    count = Count()
     folder = os.path.join(ROOT, "build", variant, "bin", "tests")
-    names = sorted(n for n in (os.listdir(folder) if os.path.isdir(folder) else [])
-                   if re.fullmatch(pattern, n) and os.access(os.path.join(folder, n), os.X_OK))
-    if not names and not count.failed:
+    sources = os.listdir(os.path.join(ROOT, "engine", "tests"))
+    names = sorted(s[:-2] for s in sources if s.endswith(".c") and re.fullmatch(pattern, s[:-2]))
+    if not names:
         count.fail(f"{variant}: no test program matches {pattern}")
     for name in names:
         status, output = run([*prefix, os.path.join("build", variant, "bin", "tests", name)],
-                             {"CMOCKA_MESSAGE_OUTPUT": "TAP", **(env or {})})
+                             {"CMOCKA_MESSAGE_OUTPUT": "TAP"})
         plan = re.findall(r"^1\.\.(\d+)$", output, re.M)
         good = len(re.findall(r"^ok \d+", output, re.M))
         skipped = len(re.findall(r"^(?:not )?ok \d+ # SKIP", output, re.M))
@@ -107,15 +109,14 @@ def cmocka(variant, target, pattern, prefix=(), env=None):
     return count
 
 
-def judged(variant, extra=(), prefix=(), env=None, want=24):
-    """Build the variant and judge its engine: 24 tests."""
-    count = plain(["make", "-j", JOBS, f"VARIANT={variant}", "WERROR=1", "all"])
-    count.passed = 0
-    if count.failed:
-        return count
+def judged(variant, extra=(), want=24):
+    """Judge the variant's engine: 24 tests."""
+    count = Count()
     log = os.path.join("build", variant, "check.jsonl")
-    status, output = run([*prefix, f"build/{variant}/bin/ol", "check", "L10.1", "-j", JOBS, "--report",
-                          f"jsonl:{log}", *extra], env)
+    if os.path.exists(os.path.join(ROOT, log)):
+        os.unlink(os.path.join(ROOT, log))
+    status, output = run([f"build/{variant}/bin/ol", "check", "L10.1", "-j", JOBS, "--report",
+                          f"jsonl:{log}", *extra])
     try:
         with open(os.path.join(ROOT, log), encoding="utf-8") as lines:
             tests = [t for t in map(json.loads, lines) if t.get("kind") == "test"]
@@ -131,54 +132,153 @@ def judged(variant, extra=(), prefix=(), env=None, want=24):
     return count
 
 
+class Stage:
+    """A name, an action that counts, and the stages that must have gone well before."""
+
+    def __init__(self, name, action, *after):
+        self.name, self.action, self.after = name, action, after
+        self.count = self.seconds = None
+
+
+def build(variant, *targets):
+    return lambda: plain(["make", "-j", JOBS, f"VARIANT={variant}", "WERROR=1", *(targets or ("all", "engine-tests"))])
+
+
+def python(*words, env=None, timeout=1500):
+    return lambda: counted([sys.executable, *words], env, timeout)
+
+
+# MSan needs every library instrumented that writes what we read: these are the tests that load no JSON.
+NO_JSON = r"test_(kv|kv_envelope|pcg32|quant|sample|sample_drawn|ops|util|forward|forward_check)"
+MEMCHECK = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--show-leak-kinds=all",
+            "--errors-for-leak-kinds=all"]
+
+
 def stages():
+    """Long ones first: two at a time, the last to begin should be short."""
     tools = "conformance/tools/"
     return [
-        ("format", lambda: plain(["bash", tools + "format.sh"])),
-        ("house rules", lambda: counted([sys.executable, "engine/tools/tidy.py"])),
-        ("spec pages", lambda: counted([sys.executable, tools + "spec.py"])),
-        ("goldens", lambda: plain([sys.executable, "goldens/gen/verify.py"])),
-        ("build gcc", lambda: plain(["make", "-j", JOBS, "WERROR=1", "all"])),
-        ("24 tests, gcc", lambda: judged("release")),
-        ("build clang", lambda: plain(["make", "-j", JOBS, "VARIANT=clang", "WERROR=1", "all"])),
-        ("24 tests, clang", lambda: judged("clang")),
-        ("reports", lambda: counted([sys.executable, "conformance/report/test_report.py"])),
-        ("judge itself", lambda: counted(["bash", "conformance/selftest/run.sh"])),
-        ("unit tests, debug", lambda: cmocka("debug", "engine-tests", r"test_.*")),
-        ("unit tests, asan", lambda: cmocka("asan", "engine-tests", r"test_.*")),
-        ("24 tests, asan", lambda: judged("asan")),
-        ("24 tests, clang asan", lambda: judged("clangasan")),
-        ("unit tests, tsan", lambda: cmocka("tsan", "engine-tests", r"test_(forward|runner|ops)")),
-        ("unit tests, valgrind", lambda: cmocka(
-            "valgrind", "engine-tests", r"test_(?!ops).*",
-            prefix=["valgrind", "-q", "--error-exitcode=99", "--leak-check=full"])),
-        ("static analysis", lambda: counted(["bash", tools + "lint.sh"])),
-        ("install", lambda: counted(["bash", tools + "install_test.sh"])),
+        Stage("build gcc", build("release")),
+        Stage("build valgrind", build("valgrind")),
+        Stage("static analysis", lambda: counted(["bash", tools + "lint.sh"])),
+        Stage("24 tests, gcc", lambda: judged("release"), "build gcc"),
+        Stage("24 tests, valgrind", lambda: judged("valgrind", ["--wrap", " ".join(MEMCHECK)]), "build valgrind"),
+        Stage("coverage", python(tools + "coverage.py"), "build gcc"),
+        Stage("build asan", build("asan")),
+        Stage("judge itself", lambda: counted(["bash", "conformance/selftest/run.sh"]), "build gcc"),
+        Stage("unit tests, valgrind", lambda: cmocka("valgrind", r"test_(?!ops).*", MEMCHECK), "build valgrind"),
+        Stage("judge itself, asan", lambda: counted(
+            ["bash", "conformance/selftest/run.sh"], {"BUILD": "build/asan"}), "build asan"),
+        Stage("unit tests, gcc", lambda: cmocka("release", r"test_.*"), "build gcc"),
+        Stage("unit tests, asan", lambda: cmocka("asan", r"test_.*"), "build asan"),
+        Stage("24 tests, asan", lambda: judged("asan"), "build asan"),
+        Stage("build clang asan", build("clangasan")),
+        Stage("unit tests, clang asan", lambda: cmocka("clangasan", r"test_.*"), "build clang asan"),
+        Stage("24 tests, clang asan", lambda: judged("clangasan"), "build clang asan"),
+        Stage("threads, helgrind", lambda: cmocka(
+            "valgrind", r"test_forward", ["valgrind", "--tool=helgrind", "-q", "--error-exitcode=99"]),
+              "build valgrind"),
+        Stage("threads, drd", lambda: cmocka(
+            "valgrind", r"test_forward", ["valgrind", "--tool=drd", "-q", "--error-exitcode=99"]), "build valgrind"),
+        Stage("build tsan", build("tsan", "engine-tests")),
+        Stage("threads, tsan", lambda: cmocka("tsan", r"test_(forward|runner|scratch_oom)"), "build tsan"),
+        Stage("build msan", build("msan", "engine-tests")),
+        Stage("unit tests, msan", lambda: cmocka("msan", NO_JSON), "build msan"),
+        Stage("build clang", build("clang", "all")),
+        Stage("24 tests, clang", lambda: judged("clang"), "build clang"),
+        Stage("reports", python("conformance/report/test_report.py"), "build gcc"),
+        Stage("start", python("conformance/start/test_start.py"), "build gcc"),
+        Stage("examples", python("conformance/examples/test_examples.py"), "build gcc"),
+        Stage("install", lambda: counted(["bash", tools + "install_test.sh"]), "build gcc"),
+        Stage("goldens", lambda: plain([sys.executable, "goldens/gen/verify.py"])),
+        Stage("spec pages", python(tools + "spec.py")),
+        Stage("house rules", python("engine/tools/tidy.py")),
+        Stage("format", lambda: plain(["bash", tools + "format.sh"])),
     ]
 
 
-def main(names):
-    chosen = [s for s in stages() if not names or s[0] in names]
-    unknown = [n for n in names if n not in [s[0] for s in stages()]]
-    if unknown or not chosen:
-        print(f"no stage {unknown}; there are: {', '.join(s[0] for s in stages())}", file=sys.stderr)
-        return 2
-    total, times, start = Count(), [], time.monotonic()
-    for number, (name, action) in enumerate(chosen, 1):
-        print(f"[{number}/{len(chosen)}] {name} ...", end="", flush=True)
+class Board:
+    """Hands out stages whose predecessors are done, prints each as it ends."""
+
+    def __init__(self, chosen, known):
+        self.waiting, self.running = list(chosen), set()
+        names = {s.name for s in chosen}
+        self.ended = {s.name: True for s in known if s.name not in names}  # not asked for: taken as done
+        self.n_all, self.done, self.lock = len(chosen), [], threading.Condition()
+
+    def take(self):
+        """The next stage that can begin; None when there is none left. Waits while others may free one."""
+        with self.lock:
+            while self.waiting:
+                for stage in self.waiting:
+                    if all(name in self.ended for name in stage.after):
+                        self.waiting.remove(stage)
+                        self.running.add(stage.name)
+                        return stage
+                self.lock.wait()
+            return None
+
+    def end(self, stage):
+        with self.lock:
+            self.running.discard(stage.name)
+            self.ended[stage.name] = stage.count.failed == 0
+            self.done.append(stage)
+            print(f"[{len(self.done)}/{self.n_all}] {stage.name}: {stage.count.passed} passed, {stage.count.failed} "
+                  f"failed, {stage.count.skipped} skipped ({stage.seconds:.0f} s)", flush=True)
+            for words in stage.count.words:
+                print("    " + words.replace("\n", "\n    "), flush=True)
+            self.lock.notify_all()
+
+
+def work(board):
+    for stage in iter(board.take, None):
         began = time.monotonic()
-        count = action()
-        if count.passed + count.failed + count.skipped == 0:
-            count.fail(f"{name}: ran nothing")
-        times.append((time.monotonic() - began, name))
-        total.add(count)
-        print(f" {count.passed} passed, {count.failed} failed, {count.skipped} skipped"
-              f" ({times[-1][0]:.0f} s)", flush=True)
-        for words in count.words:
-            print("    " + words.replace("\n", "\n    "), flush=True)
-    whole = time.monotonic() - start
-    print(f"\n{whole:.0f} s in all; shares: "
-          + ", ".join(f"{name} {100 * spent / whole:.0f} %" for spent, name in sorted(times, reverse=True)))
+        broken = [name for name in stage.after if not board.ended[name]]
+        if any(name.startswith("build ") for name in broken):
+            stage.count = Count()
+            stage.count.fail(f"{stage.name}: not run, {broken[0]} failed")
+        else:
+            try:
+                stage.count = stage.action()
+            except Exception as fault:  # pylint: disable=broad-except; a stage that breaks has failed, the rest goes on
+                stage.count = Count()
+                stage.count.fail(f"{stage.name}: {type(fault).__name__}: {fault}")
+        if stage.count.passed + stage.count.failed + stage.count.skipped == 0:
+            stage.count.fail(f"{stage.name}: ran nothing")
+        stage.seconds = time.monotonic() - began
+        board.end(stage)
+
+
+def show_coverage():
+    path = os.path.join(ROOT, "build", "coverage", "coverage.md")
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            print("\n" + file.read())
+
+
+def main(names):
+    known = stages()
+    unknown = [n for n in names if n not in [s.name for s in known]]
+    builds = {a for s in known if s.name in names for a in s.after if a.startswith("build ")}
+    chosen = [s for s in known if not names or s.name in names or s.name in builds]
+    if unknown or not chosen:
+        print(f"no stage {unknown}; there are: {', '.join(s.name for s in known)}", file=sys.stderr)
+        return 2
+    start, board = time.monotonic(), Board(chosen, known)
+    lanes = [threading.Thread(target=work, args=(board,)) for _ in range(LANES)]
+    for lane in lanes:
+        lane.start()
+    for lane in lanes:
+        lane.join()
+    total, whole = Count(), time.monotonic() - start
+    for stage in board.done:
+        total.add(stage.count)
+    if "coverage" in [s.name for s in board.done]:
+        show_coverage()
+    busy = sum(s.seconds for s in board.done)
+    shares = sorted(((s.seconds, s.name) for s in board.done), reverse=True)
+    print(f"\n{whole:.0f} s in all, {LANES} stages at once; shares: "
+          + ", ".join(f"{name} {100 * spent / busy:.0f} %" for spent, name in shares))
     if total.words:
         print("\nFailed:")
         for words in total.words:

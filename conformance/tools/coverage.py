@@ -4,7 +4,7 @@
     coverage.py              build the cov variant, run everything, write build/coverage/, hold the floors
     coverage.py FILE:LINE    which items of the last run reach that line
     coverage.py --raise      after a run: lift the floors to what was measured
-    coverage.py --each       run every unit test by itself, so that FILE:LINE names tests, not programs (minutes)
+    coverage.py --report     the views and the floors again, without running anything
 
 Items are the unit test programs, the 24 judged tests, the judge's own tests and the corpora. Each writes its counters
 to a folder of its own (GCOV_PREFIX; coverage_hooks.c brings those of caged engines out), gcov says what they reached,
@@ -40,29 +40,22 @@ def run(command, **more):
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **more)
 
 
-def items(each):
-    """(name, command, may end otherwise than with 0)."""
+def programs(folder):
+    return sorted(f[:-2] for f in os.listdir(os.path.join(ROOT, folder)) if re.fullmatch(r"test_.*\.c", f))
+
+
+def items():
+    """(name, command, environment)."""
     found = []
     folder = os.path.join(BUILD, "bin", "tests")
-    for program in sorted(os.listdir(folder)):
-        path = os.path.join(folder, program)
-        if not program.startswith("test_") or not os.access(path, os.X_OK):
-            continue
-        if not each:
-            found.append((f"unit/{program}", [path], None))
-            continue
-        for test in re.findall(r"^(?:not )?ok \d+ - (\w+)", run([path], env=tap()).stdout, re.M):
-            found.append((f"unit/{program}/{test}", [path], {"CMOCKA_TEST_FILTER": test}))
+    found += [(f"unit/{program}", [os.path.join(folder, program)], {}) for program in programs("engine/tests")]
+    found += [(f"judge/{program}", [os.path.join(folder, program)], {}) for program in programs("conformance/selftest")]
     ol = os.path.join(BUILD, "bin", "ol")
     with open(os.path.join(ROOT, "conformance", "catalog.json"), encoding="utf-8") as file:
         tests = [test["name"] for test in json.load(file)["tests"]]
-    found += [(f"judged/{name}", [ol, "check", "L10.1", "--only", name, "-j", "1"], None) for name in tests]
-    judge = os.path.join(ROOT, "conformance", "selftest", "run.sh")
-    if os.path.exists(judge):
-        found.append(("judge", ["bash", judge, "build/cov"], None))
-    replay = os.path.join(ROOT, "fuzz", "replay.sh")
-    if os.path.exists(replay):
-        found.append(("corpora", ["bash", replay, "build/cov"], None))
+    found += [(f"judged/{name}", [ol, "check", "L10.1", "--only", name, "-j", "1"], {}) for name in tests]
+    found.append(("judge itself", ["bash", "conformance/selftest/run.sh"], {"BUILD": "build/cov"}))
+    found.append(("reports", [sys.executable, "conformance/report/test_report.py", "--ol", "build/cov/bin/ol"], {}))
     return found
 
 
@@ -76,7 +69,7 @@ def run_item(item):
     folder = os.path.join(RAW, name.replace("/", "_"), "own")
     os.makedirs(folder)
     os.chmod(os.path.dirname(folder), 0o1777)  # those who dropped their uid make folders beside
-    done = run(command, env={**tap(), **(env or {}), "GCOV_PREFIX": folder,
+    done = run(command, env={**tap(), **env, "GCOV_PREFIX": folder,
                              "GCOV_ERROR_FILE": os.path.join(OUT, "gcov.log")})
     if done.returncode == 0:
         return None
@@ -129,15 +122,15 @@ def reached(tree):
     return found
 
 
-def measure(each):
+def measure():
     """Run all items; the words of those that failed."""
     shutil.rmtree(OUT, ignore_errors=True)
     os.makedirs(RAW)
     os.chmod(OUT, 0o1777)
-    built = run(["make", "-j", str(JOBS), "VARIANT=cov", "WERROR=1", "all", "engine-tests"])
+    built = run(["make", "-j", str(JOBS), "VARIANT=cov", "WERROR=1", "all", "engine-tests", "judge-tests"])
     if built.returncode != 0:
         sys.exit(built.stdout + "the cov variant does not build\n0 passed, 1 failed")
-    chosen = items(each)
+    chosen = items()
     with ThreadPoolExecutor(JOBS) as pool:
         failed = [words for words in pool.map(run_item, chosen) if words]
         names = [item[0] for item in chosen]
@@ -297,10 +290,10 @@ def main(words):
         return raise_floors()
     if words and re.fullmatch(r"[^:]+:\d+", words[0]):
         return who(words[0])
-    if words not in ([], ["--each"], ["--report"]):
+    if words not in ([], ["--report"]):
         print(__doc__, file=sys.stderr)
         return 2
-    n_items, failed = (0, []) if words == ["--report"] else measure(words == ["--each"])
+    n_items, failed = (0, []) if words == ["--report"] else measure()
     files = report()
     with open(os.path.join(OUT, "tests.json"), encoding="utf-8") as data:
         tests = json.load(data).values()

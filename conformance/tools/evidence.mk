@@ -6,7 +6,14 @@ $(B)/bin/ol: ld += -Wl,--wrap=_exit,--wrap=ol_dir_remove,--wrap=execve
 $(B)/bin/ol-host: $(B)/obj/conformance/tools/coverage_host.o
 endif
 
-.PHONY: coverage
+# The judge's own unit tests with the variant's objects; conformance/selftest/run.sh builds them by itself.
+JUDGE_TESTS := $(patsubst conformance/selftest/%.c,$(B)/bin/tests/%,$(wildcard conformance/selftest/test_*.c))
+$(JUDGE_TESTS): $(B)/bin/tests/%: $(B)/obj/conformance/selftest/%.o $(filter-out %/main.o,$(JUDGE_OBJ))
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(ld) -o $@ $^ -lcmocka -ljansson -lseccomp -lm
+
+.PHONY: coverage judge-tests
+judge-tests: $(JUDGE_TESTS)
 ## what the tests reach: build/coverage/ (HTML, Cobertura, JSON, Markdown), held to conformance/coverage.json
 coverage: build/deps.judge build/deps.check
 	@$(PYTHON) conformance/tools/coverage.py

@@ -5,17 +5,20 @@ cd "$(dirname "$0")/../.."
 mkdir -p build
 out=$(mktemp -d build/lint.XXXXXX)
 trap 'rm -rf "$out"' EXIT
-flags="-std=c11 -D_GNU_SOURCE -Iengine/include -Iengine/src -Iconformance -ffp-contract=off"
+flags="-std=c11 -D_GNU_SOURCE -Iengine/include -Iengine/src -Iconformance -Ifuzz -ffp-contract=off"
 files=${LINT_FILES:-$(git ls-files -c -o --exclude-standard '*.c')}
 
-# One process a file, as many at once as there are cores; what is said about a file is kept apart.
+# One process a file, the large ones first, as many at once as there are cores; what is said about a file is kept
+# apart. The path-sensitive analyzer takes nine tenths of the time. It does not look at the engine's unit tests: after
+# each of their asserts it doubles its paths, and ASan, MSan and Valgrind run every one of those lines.
 export flags out
 one() {
-  local log=$out/${1//\//_}
-  clang-tidy --quiet "$1" -- $flags >"$log.log" 2>"$log.err" && touch "$log.ok"
+  local log=$out/${1//\//_} checks=
+  case $1 in engine/tests/*) checks='--checks=-clang-analyzer-*' ;; esac
+  clang-tidy --quiet $checks "$1" -- $flags >"$log.log" 2>"$log.err" && touch "$log.ok"
 }
 export -f one
-printf '%s\n' $files | xargs -P "$(nproc)" -I{} bash -c 'one "$1"' _ {}
+ls -S $files | xargs -P "$(nproc)" -I{} bash -c 'one "$1"' _ {}
 cat "$out"/*.log
 passed=$(find "$out" -name '*.ok' | wc -l)
 failed=$(($(wc -w <<<"$files") - passed))
