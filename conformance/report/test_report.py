@@ -23,7 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 sys.dont_write_bytecode = True
 import readers  # noqa: E402
-from ol_report import bits, classes, cli, expect, grade, log as logs, merge, plot, words  # noqa: E402
+from ol_report import bits, classes, cli, expect, grade, log as logs, merge, plot, schema, words  # noqa: E402
 
 CATALOG = logs.Catalog()
 NAMES = list(CATALOG.tests)
@@ -618,6 +618,34 @@ def names_of_submissions_tell_apart():
     assert classes.names_of(["a/x.jsonl", "a/y.jsonl"]) == ["x", "y"]
     assert classes.names_of(["a/log.jsonl", "b/log.jsonl"]) == ["a", "b"]
     assert classes.names_of(["a/log.jsonl", "c/a/log.jsonl"]) == ["a/log.jsonl", "c/a/log.jsonl"]
+
+
+# ------------------------------------------------------------------ the pages
+
+
+@test
+def pages_are_true():
+    """Links lead somewhere, the example of a policy is one, the words are those of the code."""
+    import re
+    for page in ("README.md", "docs/STAFF.md", "report/README.md", *(
+            f"examples/{d}/README.md" for d in ("gradescope", "prairielearn", "github-classroom",
+                                                "container", "parallel", "slurm"))):
+        path = os.path.join(ROOT, "conformance", page)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        for link in re.findall(r"\]\(([^)#]+)", text):
+            assert os.path.exists(os.path.join(os.path.dirname(path), link)), (page, link)
+        for anchor in re.findall(r"\]\(#([^)]+)\)", text):
+            titles = [re.sub(r"[^a-z -]", "", h.lower()).replace(" ", "-")
+                      for h in re.findall(r"^#+ (.*)$", text, re.M)]
+            assert anchor in titles, (page, anchor)
+        for block in re.findall(r"```json\n(.*?)```", text, re.S):
+            grade.Policy(json.loads(block), CATALOG)
+            assert not list(schema.faults(json.loads(block), json.load(
+                open(os.path.join(HERE, "policy.schema.json"), encoding="utf-8"))))
+    with open(os.path.join(ROOT, "conformance", "README.md"), encoding="utf-8") as file:
+        text = file.read()
+    assert all(name in text for name in (*cli.FORMATS, *logs.CLASSES))
 
 
 # ------------------------------------------------------------------ the command line
