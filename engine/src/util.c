@@ -145,7 +145,8 @@ bool tli_add_u64(uint64_t a, uint64_t b, uint64_t *out) {
 
 void *tli_calloc(size_t n, size_t size) {
     size_t n_bytes = 0;
-    if (!tli_mul(n, size, &n_bytes)) {
+    /* No object is larger than PTRDIFF_MAX, and memory checkers take such a request for a slip. */
+    if (!tli_mul(n, size, &n_bytes) || n_bytes > PTRDIFF_MAX) {
         return NULL;
     }
     /* One byte instead of none: calloc may answer NULL for 0, which would look like a refusal. */

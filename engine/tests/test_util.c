@@ -126,6 +126,7 @@ static void memory_is_zeroed_and_checked(void **state) {
     assert_non_null(p);
     free(p);
     assert_null(tli_calloc(SIZE_MAX / 2, 3));
+    assert_null(tli_calloc((size_t)PTRDIFF_MAX + 1, 1));
 }
 
 static void loads_and_stores_are_little_endian(void **state) {
