@@ -421,6 +421,7 @@ bool child_pump(ol_child *child, child_wait what, const uint8_t *send, size_t n_
                 ol_wire_buf *frame) {
     pump_state s = {.send = send, .n_send = n_send};
     bool ended = false;
+    child->wait_ns = ol_now_ns();
     for (;;) {
         /* Before the step, so that what a process wrote with its last breath is still read. */
         bool gone = what == CHILD_WAIT_END && child_has_ended(child);

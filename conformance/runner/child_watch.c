@@ -162,10 +162,16 @@ static bool check_clock(ol_child *child) {
 
 /* Sleep is time that passed while we waited and the child neither ran nor stood in line to run. */
 static void charge_idle(ol_child *child, uint64_t now) {
+    /* An answer that lies there while we stand in line ourselves is no sleep either. */
+    uint64_t queued = queue_ns(getpid());
+    uint64_t ours = queued > child->queue_ns ? queued - child->queue_ns : 0;
+    child->queue_ns = queued;
     uint64_t busy = process_cpu_ns(child->pid) + queue_ns(child->pid);
-    uint64_t passed = now - child->sample_ns;
+    /* Between two waits the child has nothing to do; that is not sleep. */
+    uint64_t since = child->sample_ns > child->wait_ns ? child->sample_ns : child->wait_ns;
+    uint64_t passed = now - since;
     uint64_t worked = busy > child->busy_ns ? busy - child->busy_ns : 0;
-    child->idle_ns += passed > worked ? passed - worked : 0;
+    child->idle_ns += passed > worked + ours ? passed - worked - ours : 0;
     child->busy_ns = busy > child->busy_ns ? busy : child->busy_ns;
     child->sample_ns = now;
 }

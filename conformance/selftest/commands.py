@@ -364,6 +364,15 @@ def prerequisite_that_did_not_run_blocks_nothing():
     want(read_log(log)[1]["class"] == "fail", "blocked by a test that was not selected")
 
 
+def slow_machine_fails_nobody():
+    """Beyond the limit, twenty times the reference's own CPU time counts: a right engine passes."""
+    log = temporary("slow.jsonl")
+    library = os.path.join(BUILD, "lib", "libtl.so.1")
+    want_exit(ol("check", "L10.1", "--engine", library, "--only", "kv_pool_bounds*", "--timeout", "0.05", "--report",
+                 f"jsonl:{log}"), 0)
+    want(read_log(log)[1]["cpu_ms"] > 50, "the test is too short to say anything")
+
+
 def goldens_are_added():
     folder = temporary("more")
     shutil.copytree(os.path.join(ROOT, "goldens"), folder, ignore=shutil.ignore_patterns("gen"))
@@ -493,7 +502,7 @@ CASES = [exit_0, exit_0_for_all_24, exit_1, exit_2_usage, exit_2_helps, exit_3, 
          exit_5_broken_catalogue, exit_70_worker_killed, report_cannot_be_written, disk_is_full,
          stub_is_there_from_the_start, report_through_a_link, junit_is_xml, rubbish_is_inert, log_on_standard_output,
          globs_and_kinds, replay_line_replays, first_divergence_in_full, no_hints, jobs_change_nothing,
-         prerequisite_that_did_not_run_blocks_nothing, goldens_are_added, tests_as_json,
+         prerequisite_that_did_not_run_blocks_nothing, slow_machine_fails_nobody, goldens_are_added, tests_as_json,
          unproven_is_a_list_of_checks, proofs_are_read, parity_names_the_first_draw, explain_everything, doctor_looks,
          help_is_there, tree_can_be_moved, wrapped_by_valgrind, empty_environment, closed_descriptors]
 
