@@ -17,13 +17,15 @@ $(B)/lib/libtl.so.$(ABI_MAJOR): $(ENGINE_OBJ)
 	$(call say,LD,$@)$(ld) -shared -Wl,-soname,libtl.so.$(ABI_MAJOR) $(if $(findstring sanitize,$(flags)),,-Wl,-z,defs) \
 	  -o $@ $(ENGINE_OBJ) $(ENGINE_LDLIBS)
 	@ln -sf libtl.so.$(ABI_MAJOR) $(B)/lib/libtl.so
-# Tests of one module may make its allocations fail: every test is linked with the wraps, which call the real
-# functions unless the test defines others.
+# Tests that make calls fail are linked with wraps of them; a wrap calls the real function unless told otherwise.
+comma := ,
+wrap = $(patsubst %,-Wl$(comma)--wrap=%,$(1))
+wraps_oom := $(call wrap,malloc calloc realloc)
+wraps_fault := $(wraps_oom) $(call wrap,free open64 fstat64 stat64 mmap64 munmap pread64 close)
 $(B)/bin/tests/%: $(B)/obj/engine/tests/%.o $(B)/lib/libtl.a
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(ld) -o $@ $< $(if $(findstring oom,$*),-Wl$(comma)--wrap=malloc$(comma)--wrap=calloc$(comma)--wrap=realloc) \
+	$(call say,LD,$@)$(ld) -o $@ $< $(if $(findstring oom,$*),$(wraps_oom)) $(if $(findstring fault,$*),$(wraps_fault)) \
 	  $(B)/lib/libtl.a -lcmocka $(ENGINE_LDLIBS)
-comma := ,
 $(B)/bin/tl-bench: $(patsubst %.c,$(B)/obj/%.o,$(wildcard engine/bench/*.c)) $(B)/lib/libtl.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(ld) -o $@ $^ $(ENGINE_LDLIBS)

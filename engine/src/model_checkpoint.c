@@ -82,9 +82,9 @@ static tl_status source_has(const source *from, const char *name, bool *has, tl_
     if (path == NULL) {
         return no_memory(err);
     }
-    *has = tli_file_exists(path);
+    const tl_status status = tli_file_exists(path, has, err);
     free(path);
-    return TL_OK;
+    return status;
 }
 
 static tl_status open_view(const source *from, const char *name, tl_safetensors **out,

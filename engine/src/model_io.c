@@ -189,13 +189,15 @@ tl_status tli_file_read(tli_bytes *out, const char *path, size_t max_bytes, tl_e
     return status;
 }
 
-bool tli_file_exists(const char *path) {
+tl_status tli_file_exists(const char *path, bool *out, tl_error *err) {
     struct stat st;
-    if (stat(path, &st) == 0) {
-        return true;
+    const bool is_there = stat(path, &st) == 0;
+    /* Any other reason than its absence says nothing about what is there. */
+    if (!is_there && errno != ENOENT && errno != ENOTDIR) {
+        return fail_errno(err, errno, path, "look at");
     }
-    /* Another reason than its absence is for the one who opens it to tell. */
-    return errno != ENOENT && errno != ENOTDIR;
+    *out = is_there;
+    return TL_OK;
 }
 
 char *tli_path_join(const char *dir, const char *name) {

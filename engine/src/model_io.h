@@ -43,8 +43,8 @@ void tli_bytes_forget(const tli_bytes *bytes, size_t begin, size_t end);
 TL_MUST_USE tl_status tli_file_read(tli_bytes *out, const char *path, size_t max_bytes,
                                     tl_error *err);
 
-/* Whether something stands at the path, readable or not. */
-bool tli_file_exists(const char *path);
+/* Whether something stands at the path, readable or not. IO: that cannot be told. */
+TL_MUST_USE tl_status tli_file_exists(const char *path, bool *out, tl_error *err);
 
 /* "DIR/NAME" in memory that the caller frees; NULL for want of it. */
 char *tli_path_join(const char *dir, const char *name);
