@@ -144,10 +144,10 @@ class Patch:
 
 
 class Mutant:
-    def __init__(self, row, folder):
+    def __init__(self, row, folder, is_probe):
         self.id = row["id"]
         self.row = row
-        self.is_probe = folder != HERE
+        self.is_probe = is_probe
         self.killer = row["killer"]
         self.checks = [f"{self.killer}.{name}" for name in row["checks"]]
         self.needs = row.get("needs")
@@ -174,7 +174,10 @@ def judge_catalog():
 
 
 def _load(path, keys, schema, known_checks):
-    data = json.loads(read(path))
+    try:
+        data = json.loads(read(path))
+    except (OSError, ValueError) as error:
+        raise Broken(f"{os.path.relpath(path, ROOT)}: {error}") from error
     if data.get("schema") != schema:
         raise Broken(f"{os.path.relpath(path, ROOT)}: schema must be {schema}")
     mutants = []
@@ -182,7 +185,7 @@ def _load(path, keys, schema, known_checks):
         name = row.get("id", "?")
         if set(row) - OPTIONAL_KEYS != keys:
             raise Broken(f"{name}: its keys must be {', '.join(sorted(keys))}")
-        mutant = Mutant(row, os.path.dirname(path))
+        mutant = Mutant(row, os.path.dirname(path), keys is PROBE_KEYS)
         if mutant.patch.file != row["file"]:
             raise Broken(f"{name}: the patch is about {mutant.patch.file}, the catalogue says {row['file']}")
         unknown = [check for check in mutant.checks if check not in known_checks]
@@ -202,11 +205,11 @@ def _load(path, keys, schema, known_checks):
     return mutants
 
 
-def load():
+def load(folder=HERE):
     """Every mutant, the named ones first, in the order of the files."""
     checks = {check["id"] for test in judge_catalog() for check in test["checks"]}
-    mutants = _load(os.path.join(HERE, "catalog.json"), NAMED_KEYS, "ol.mutants/1", checks)
-    probes = os.path.join(HERE, "probes", "catalog.json")
+    mutants = _load(os.path.join(folder, "catalog.json"), NAMED_KEYS, "ol.mutants/1", checks)
+    probes = os.path.join(folder, "probes", "catalog.json")
     if os.path.exists(probes):
         mutants += _load(probes, PROBE_KEYS, "ol.probes/1", checks)
     ids = [m.id for m in mutants]

@@ -1,6 +1,7 @@
 """Which known pitfall does a failing engine look like?
 
   diagnose.py LOG.jsonl      the log of `ol check --report jsonl:LOG`; prints the diagnosis
+  diagnose.py answer         the log on standard input; answers one JSON object (see answer below)
 
 The answer comes from the failed checks alone: which ones, and how the first value of each differs. Every named mutant has
 left such a signature (fingerprints.json); an engine of a stranger is compared with them, and with pairs of them.
@@ -206,14 +207,42 @@ def words(found, book):
     return lines
 
 
+def answer(test_lines, book):
+    """For a program: names, score, margin, the lines for people, and for each failed test what it looks like.
+
+    mutant_like: test -> {"id", "title", "text", "margin"} of the named pitfall that explains one of its failed checks, or
+    {"id": null, "text": "none of the known pitfalls"}."""
+    found = book.diagnose(test_lines)
+    like = {}
+    for line in test_lines:
+        failed = {c["id"] for c in line.get("checks", []) if c["state"] == "failed"}
+        names = [n for n in found.names if failed & set(book.by_id[n]["checks"])]
+        if names:
+            row = book.by_id[names[0]]
+            like[line["name"]] = {"id": row["id"], "title": row["title"], "margin": round(found.margin, 3),
+                                  "text": f"{row['id']}: {row['title']}", "symptom": row["symptom"],
+                                  "clause": row["clause"]}
+        elif failed:
+            like[line["name"]] = {"id": None, "text": "none of the known pitfalls"}
+    return {"schema": "ol.diagnosis/1", "names": found.names, "score": round(found.score, 3),
+            "margin": round(found.margin, 3), "lines": words(found, book) if like else [], "mutant_like": like}
+
+
+def tests_of(text):
+    lines = [json.loads(line) for line in text.splitlines()]
+    return [line for line in lines if line.get("kind") == "test"]
+
+
 def main(argv):
     if len(argv) != 1:
         print(__doc__)
         return 2
     book = load()
+    if argv[0] == "answer":
+        print(json.dumps(answer(tests_of(sys.stdin.read()), book), ensure_ascii=False))
+        return 0
     with open(argv[0], encoding="utf-8") as file:
-        lines = [json.loads(line) for line in file]
-    print("\n".join(words(book.diagnose([line for line in lines if line.get("kind") == "test"]), book)))
+        print("\n".join(words(book.diagnose(tests_of(file.read())), book)))
     return 0
 
 

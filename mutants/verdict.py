@@ -1,16 +1,4 @@
-"""What became of a mutant: one word, and the check that says so.
-
-  killed           its named test failed, and through every check that the catalogue names
-  killed-elsewhere its named test failed, but a check that must see it held: the check has become weaker
-  killed-by-other  its named test passed and another one failed
-  survived         every test passed
-  crash, timeout, resource, no-result, integrity
-                   its named test ended that way: no check failed it
-  patch-stale      the patch does not fit the source as it stands
-  does-not-build   the patched source does not compile without warnings
-  same-object      the patched source compiles to the same object
-  needs-NAME       its checks can only fail on a machine with NAME, which this one has not
-  harness-error    the judge failed
+"""What became of a mutant: one word (MEANING), and the check that says so.
 
 Only `killed` (and `needs-NAME`) is what it should be; anything else makes the run exit with 6.
 
@@ -21,9 +9,23 @@ import re
 from cells import KILLS
 
 GOOD = "killed"
-MEANING = {line.split()[0]: " ".join(line.split()[1:]) for line in __doc__.splitlines()
-           if re.match(r"  [a-z-]+ +\w", line)}
-EXITS = (70, 5, 2, 4, 3, 7, 6, 1, 0)  # the worst first
+_NO_CHECK = "its named test ended that way, and no check failed it"
+MEANING = {
+    "killed": "its named test failed, and through every check that the catalogue names",
+    "killed-elsewhere": "its named test failed, but a check that must see it held: the check has become weaker",
+    "killed-by-other": "its named test passed, and another one failed",
+    "survived": "every test passed",
+    "crash": _NO_CHECK,
+    "timeout": _NO_CHECK,
+    "resource": _NO_CHECK,
+    "no-result": _NO_CHECK,
+    "integrity": _NO_CHECK,
+    "patch-stale": "the patch does not fit the source as it stands (mutants.py refresh, when lines only moved)",
+    "does-not-build": "the patched source does not compile without warnings",
+    "same-object": "the patched source compiles to the same object",
+    "needs-avx2": "its checks can only fail on a machine with AVX2, which this one has not",
+    "harness-error": "the judge failed",
+}
 
 
 def exit_code(results):

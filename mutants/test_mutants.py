@@ -1,0 +1,610 @@
+#!/usr/bin/python3
+"""Does the mutant runner say the truth? Each way in which a mutant, a test or a shard can be wrong is made and must be
+named; ends with `N passed, N failed, N skipped`.
+
+  test_mutants.py [--build DIR] [unittest arguments]
+
+Needs a build (make all). Mutants are made here from the engine's own source, so that the suite does not depend on the
+patches of the folder except where it looks at them.
+
+Standard library only.
+"""
+import copy
+import difflib
+import html.parser
+import io
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import build as build_module  # noqa: E402
+import catalog  # noqa: E402
+import cells  # noqa: E402
+import diagnose  # noqa: E402
+import fingerprint  # noqa: E402
+import page  # noqa: E402
+import report  # noqa: E402
+import verdict  # noqa: E402
+from catalog import ROOT, read  # noqa: E402
+
+BUILD = os.path.join(ROOT, "build", "release")
+CACHE = os.path.join(ROOT, "build", "mutants")
+NUCLEUS = "top_p_keeps_the_crossing_token"
+
+
+def run(*args, **kwargs):
+    command = ["/usr/bin/python3", os.path.join(HERE, "mutants.py"), "--build", BUILD, "-j", "2", *args]
+    return subprocess.run(command, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False, **kwargs)
+
+
+class Folder:
+    """A catalogue of its own, of mutants that are given as edits of the engine's sources."""
+
+    def __init__(self):
+        self.path = tempfile.mkdtemp(prefix="mutants-test-")
+        self.cache = os.path.join(self.path, "cache")
+        os.makedirs(self.cache)
+        if os.path.isdir(os.path.join(CACHE, "obj")):  # objects of the engine are the same; cells are not shared
+            os.symlink(os.path.join(CACHE, "obj"), os.path.join(self.cache, "obj"))
+        self.rows = []
+
+    def add(self, name, file, old, new, killer, checks, source=None):
+        source = source or read(os.path.join(ROOT, file))
+        assert source.count(old) == 1, (name, source.count(old))
+        after = source.replace(old, new)
+        diff = "".join(difflib.unified_diff(source.splitlines(True), after.splitlines(True), "a/" + file, "b/" + file))
+        row = {"id": name, "title": f"test {name}", "file": file, "patch": f"{name}_test.patch", "killer": killer,
+               "checks": checks, "pitfall": "p", "symptom": "s", "clause": "sampling#8", "family": "f", "links": []}
+        head = "".join(f"{key}: {row[key]}\n" for key in ("id", "title", "clause", "killer", "symptom"))
+        with open(os.path.join(self.path, row["patch"]), "w", encoding="utf-8") as out:
+            out.write(head + "\n" + diff)
+        self.rows.append(row)
+        return self
+
+    def save(self):
+        with open(os.path.join(self.path, "catalog.json"), "w", encoding="utf-8") as out:
+            json.dump({"schema": "ol.mutants/1", "mutants": self.rows}, out)
+        return self
+
+    def run(self, *args):
+        out = os.path.join(self.path, "matrix.json")
+        if os.path.exists(out):
+            os.unlink(out)
+        done = run("--catalog", self.path, "--cache", self.cache, "--report", f"json:{out}", "--report", "text", *args)
+        matrix = json.loads(read(out)) if os.path.exists(out) else None
+        return done, matrix
+
+
+def reached(folder):
+    """The nucleus walk that stops too late: a mutant that is killed."""
+    return folder.add("s04", "engine/src/sample.c", "const bool reached = c >= p;", "const bool reached = c > p;",
+                      NUCLEUS, ["exact_half"])
+
+
+class Base(unittest.TestCase):
+    def setUp(self):
+        self.folder = Folder()
+        self.addCleanup(shutil.rmtree, self.folder.path)
+
+    def verdict_of(self, done, matrix):
+        self.assertIsNotNone(matrix, done.stdout)
+        return matrix["mutants"][0]
+
+
+class Verdicts(Base):
+    def test_killed(self):
+        done, matrix = reached(self.folder).save().run()
+        row = self.verdict_of(done, matrix)
+        self.assertEqual((row["verdict"], done.returncode), ("killed", 0), done.stdout)
+        self.assertEqual(row["check"], NUCLEUS + ".exact_half")
+        self.assertEqual((row["got"], row["wanted"]), ("2 elements", "1 elements"))
+        self.assertRegex(done.stdout, r"s04 +sample\.c:\d+ +killed +top_p\S+exact_half +2 elements +1 elements")
+
+    def one(self, word, *edit, code=6):
+        done, matrix = self.folder.add("x99", *edit).save().run()
+        row = self.verdict_of(done, matrix)
+        self.assertEqual((row["verdict"], done.returncode), (word, code), done.stdout)
+        self.assertIn(f"x99 {word}", done.stdout)
+        return row
+
+    def test_survived(self):
+        self.one("survived", "engine/src/sample.c", "#define EXP_REACH 746.0", "#define EXP_REACH 747.0", NUCLEUS,
+                 ["exact_half"])
+
+    def test_killed_by_another_test(self):
+        row = self.one("killed-by-other", "engine/src/kv.c", "    if (found == TLI_KV_NONE) {\n        return tli_fail("
+                       "err, TL_ERR_NOT_FOUND, \"kv lookup: no block", "    if (found == TLI_KV_NONE) {\n        return "
+                       "tli_fail(err, TL_ERR_STATE, \"kv lookup: no block", NUCLEUS, ["exact_half"])
+        self.assertIn("kv_pool_bounds_and_cache_lifecycle", row["why"])
+
+    def test_crash(self):
+        row = self.one("crash", "engine/src/sample.c", "    double c = 0.0;\n    uint32_t last_with_mass",
+                       "    double c = *(volatile double *)(uintptr_t)(s->n_kept & 0);\n    uint32_t last_with_mass",
+                       NUCLEUS, ["exact_half"])
+        self.assertIn("SIGSEGV", row["why"])
+
+    def test_same_object(self):
+        self.one("same-object", "engine/src/sample.c", "const bool reached = c >= p;", "const bool reached = p <= c;",
+                 NUCLEUS, ["exact_half"])
+
+    def test_does_not_build(self):
+        row = self.one("does-not-build", "engine/src/sample.c", "const bool reached = c >= p;",
+                       "const bool reached = c >= p;\n        int unused;", NUCLEUS, ["exact_half"])
+        self.assertIn("unused", row["why"])
+
+    def test_stale(self):
+        source = "/* another line */\n" + read(os.path.join(ROOT, "engine/src/sample.c"))
+        row = self.one("patch-stale", "engine/src/sample.c", "const bool reached = c >= p;",
+                       "const bool reached = c > p;", NUCLEUS, ["exact_half"], source)
+        self.assertIn("does not fit", row["why"])
+        done = run("--catalog", self.folder.path, "refresh")
+        self.assertIn("x99: moved", done.stdout)
+        done, matrix = self.folder.run()
+        self.assertEqual(matrix["mutants"][0]["verdict"], "killed", done.stdout)
+
+    def test_killed_elsewhere(self):
+        row = self.one("killed-elsewhere", "engine/src/sample.c", "const bool reached = c >= p;",
+                       "const bool reached = c > p;", NUCLEUS, ["exact_half", "p_zero_keeps_one"])
+        self.assertIn("p_zero_keeps_one", row["why"])
+
+
+class Judged(Base):
+    """The judge is wrapped, or built from a weakened test."""
+
+    def wrapped(self, code):
+        """Run ol and then change its log by some lines of Python over `test` records."""
+        path = os.path.join(self.folder.path, "wrap.py")
+        with open(path, "w", encoding="utf-8") as out:
+            out.write("import json, subprocess, sys, os\nargs = sys.argv[1:]\ndone = subprocess.run(args)\n"
+                      "log = args[args.index('--report') + 1].removeprefix('jsonl:')\n"
+                      "lines = [json.loads(l) for l in open(log)]\nfor t in lines:\n    if t['kind'] == 'test':\n"
+                      + "".join(f"        {line}\n" for line in code.splitlines())
+                      + "open(log, 'w').write(''.join(json.dumps(l) + '\\n' for l in lines))\n"
+                      "sys.exit(done.returncode)\n")
+        return f"/usr/bin/python3 {path}"
+
+    def test_red_baseline(self):
+        wrap = self.wrapped("t['class'] = 'fail'; t['cause'] = {'check': 'x.y', 'rationale': ''}")
+        done, matrix = reached(self.folder).save().run("--wrap", wrap)
+        self.assertEqual(done.returncode, 7, done.stdout)
+        self.assertIn("the unmutated engine does not pass", done.stdout)
+        self.assertIsNone(matrix)
+
+    def test_baseline_that_changes(self):
+        wrap = self.wrapped("t['checks'] = t['checks'][:os.getpid() % 5 + 3]")
+        codes = [reached(Folder()).save().run("--wrap", wrap)[0] for _ in range(3)]
+        self.assertIn(7, [done.returncode for done in codes])
+        self.assertTrue(any("two runs of the unmutated engine differ" in done.stdout for done in codes))
+
+    def weakened(self, old, new):
+        """A build whose judge has another test_sample_nucleus.c."""
+        place = os.path.join(self.folder.path, "build")
+        shutil.copytree(BUILD, place, symlinks=True, ignore=shutil.ignore_patterns("tests", "*.a"))
+        shutil.copytree(os.path.join(BUILD, "obj", "conformance", "tests"),
+                        os.path.join(place, "obj", "conformance", "tests"), dirs_exist_ok=True)
+        source = read(os.path.join(ROOT, "conformance/tests/test_sample_nucleus.c"))
+        self.assertIn(old, source)
+        copied = os.path.join(self.folder.path, "test_sample_nucleus.c")
+        with open(copied, "w", encoding="utf-8") as out:
+            out.write(source.replace(old, new))
+        flags = read(os.path.join(BUILD, "flags")).splitlines()[0].split()
+        obj = os.path.join(place, "obj", "conformance")
+        subprocess.run([*[f for f in flags if f != "-Werror"], "-w", "-D_GNU_SOURCE", "-Iengine/include", "-Iconformance",
+                        "-Iconformance/tests", "-c", copied, "-o", os.path.join(obj, "tests", "test_sample_nucleus.o")],
+                       cwd=ROOT, check=True)
+        objects = [os.path.join(folder, name) for folder, _, names in os.walk(obj) for name in names
+                   if name.endswith(".o") and os.path.basename(folder) in ("runner", "tests")]
+        subprocess.run(["gcc", "-o", os.path.join(place, "bin", "ol"), *objects, "-lcmocka", "-ljansson", "-lseccomp",
+                        "-lm"], check=True)
+        return place
+
+    def test_removed_check(self):
+        """A check that nobody evaluates is the judge's own fault, and seen before any mutant is."""
+        place = self.weakened('check_equal(t, "exact_half", 2, 0.5, 1);', "")
+        done, matrix = reached(self.folder).save().run("--build", place)
+        self.assertEqual(done.returncode, 7, done.stdout)
+        self.assertIn("exact_half was never evaluated", done.stdout)
+        self.assertIsNone(matrix)
+
+    def test_check_that_always_holds(self):
+        place = self.weakened('check_equal(t, "exact_half", 2, 0.5, 1);', 'ol_held(t, "exact_half");')
+        done, matrix = reached(self.folder).save().run("--build", place)
+        self.assertIsNotNone(matrix, done.stdout)
+        self.assertEqual((matrix["mutants"][0]["verdict"], done.returncode), ("killed-elsewhere", 6), done.stdout)
+        self.assertIn("did not fail " + NUCLEUS + ".exact_half", done.stdout)
+
+
+class Cache(Base):
+    def test_second_run_runs_nothing(self):
+        done, matrix = reached(self.folder).save().run()
+        self.assertEqual(matrix["times"]["cells_run"], 1, done.stdout)
+        done, again = self.folder.run()
+        self.assertEqual((again["times"]["cells_run"], again["times"]["cells_kept"]), (0, 1), done.stdout)
+        for one in (matrix, again):
+            one["times"] = None
+        self.assertEqual(matrix, again)
+
+    def test_comment_changes_nothing(self):
+        engine = build_module.Build(BUILD, CACHE)
+        source = read(os.path.join(ROOT, "engine/src/pcg32.c"))
+        _, one = engine.object("engine/src/pcg32.c", source)
+        _, two = engine.object("engine/src/pcg32.c", source.replace("/* pcg32.c:", "/* A comment.\n * pcg32.c:"))
+        self.assertEqual(one, two)
+
+    def test_sources_of_a_test(self):
+        sources = cells.TestSources(BUILD)
+        hand, walk = sources.of("hand_example_sampling"), sources.of("kv_pool_bounds_and_cache_lifecycle")
+        self.assertIn("conformance/tests/test_sample_hand.c", hand)
+        self.assertNotIn("conformance/tests/test_kv.c", hand)
+        self.assertIn("conformance/tests/test_kv_walk.c", walk)
+        self.assertIn("conformance/tests/naive_kv.c", walk)
+        self.assertNotIn("conformance/tests/test_sample_hand.c", walk)
+
+
+class Shards(Base):
+    def setUp(self):
+        super().setUp()
+        reached(self.folder)
+        self.folder.add("x97", "engine/src/pcg32.c", "first >> 5", "first >> 6", "pcg32_reference_vectors",
+                        ["uniform_f64"])
+        self.folder.add("x98", "engine/src/sample.c", "return (s->logit[id] - top) - log_z;",
+                        "return s->logit[id] - (top + log_z);", "sampler_matches_l81_golden", ["logprobs"])
+        self.folder.save()
+
+    def shard(self, text):
+        out = os.path.join(self.folder.path, f"shard-{text.replace('/', '-')}.json")
+        run("--catalog", self.folder.path, "--cache", self.folder.cache, "--shard", text, "--report", f"json:{out}")
+        return out
+
+    def merge(self, *paths):
+        out = os.path.join(self.folder.path, "merged.json")
+        done = run("--catalog", self.folder.path, "merge", *paths, "--report", f"json:{out}", "--report", "text")
+        return done, out
+
+    def test_merged_equals_unsharded(self):
+        whole, _ = self.folder.run()
+        one, two = self.shard("1/2"), self.shard("2/2")
+        done, merged = self.merge(two, one)
+        self.assertEqual(done.returncode, whole.returncode, done.stdout)
+
+        def timeless(path):
+            return re.sub(r' "times": \{.*?\n \},?\n', "", read(path), flags=re.S)
+        self.assertEqual(timeless(merged), timeless(os.path.join(self.folder.path, "matrix.json")))
+        self.assertIn("3 mutants", done.stdout)
+
+    def test_refusals(self):
+        one, two = self.shard("1/2"), self.shard("2/2")
+        for paths, words in (((one,), "missing: 2"), ((one, one), "twice"), ((one, two, two), "twice"), ((), "all shards")):
+            done, _ = self.merge(*paths)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(words, done.stdout)
+        other = json.loads(read(two))
+        for change, words in ((("version", "engine"), "version engine"), (("version", "judge"), "version judge"),
+                              (("mode", "selection"), "mode selection")):
+            changed = copy.deepcopy(other)
+            changed[change[0]][change[1]] = "another"
+            path = os.path.join(self.folder.path, "changed.json")
+            with open(path, "w", encoding="utf-8") as out:
+                json.dump(changed, out)
+            done, _ = self.merge(one, path)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(words, done.stdout)
+        done, _ = self.merge(one, self.shard("2/3"))
+        self.assertIn("is of 3 shards", done.stdout)
+        with open(path, "w", encoding="utf-8") as out:
+            out.write("{}")
+        done, _ = self.merge(path)
+        self.assertEqual(done.returncode, 2, done.stdout)
+
+    @unittest.skipUnless(shutil.which("parallel"), "GNU parallel is not installed")
+    def test_parallel_script(self):
+        out = os.path.join(self.folder.path, "shards")
+        done = subprocess.run(["sh", os.path.join(HERE, "parallel.sh"), "2", "--catalog", self.folder.path, "--cache",
+                               self.folder.cache, "--build", BUILD, "-j", "1"], text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, env={**os.environ, "OUT": out, "MERGE_ARGS": f"--catalog {self.folder.path}"},
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        whole, matrix = self.folder.run()
+        merged = json.loads(read(os.path.join(out, "matrix.json")))
+        merged["times"] = matrix["times"] = None
+        self.assertEqual(merged, matrix)
+        self.assertEqual(len(read(os.path.join(out, "joblog")).splitlines()), 3)
+
+
+class CommandLine(Base):
+    def test_unknown_mutant(self):
+        done = run("s30")
+        self.assertEqual(done.returncode, 4, done.stdout)
+        self.assertRegex(done.stdout, r"no mutant s30; the nearest: .*s20")
+
+    def test_usage(self):
+        self.assertEqual(run("--shard", "3/2", "s01").returncode, 2)
+        self.assertEqual(run("--shard", "x", "s01").returncode, 2)
+        done, _ = reached(self.folder).save().run("--report", "pdf:x")
+        self.assertEqual(done.returncode, 2, done.stdout)
+
+    def test_broken_catalogues(self):
+        def broken(change):
+            folder = Folder()
+            self.addCleanup(shutil.rmtree, folder.path)
+            reached(folder)
+            change(folder)
+            done = folder.save().run("list")[0]
+            self.assertEqual(done.returncode, 5, done.stdout)
+        broken(lambda f: f.rows[0].update(checks=["no_such_check"]))
+        broken(lambda f: f.rows[0].update(checks=[]))
+        broken(lambda f: f.rows[0].update(title="other"))
+        broken(lambda f: f.rows[0].update(more=1))
+        broken(lambda f: f.rows[0].pop("symptom"))
+        broken(lambda f: f.rows[0].update(file="engine/src/kv.c"))
+        broken(lambda f: f.rows.append(f.rows[0]))
+        broken(lambda f: open(os.path.join(f.path, "stray.patch"), "w", encoding="utf-8").close())
+
+
+class Patches(unittest.TestCase):
+    """The folder as it is."""
+
+    def setUp(self):
+        self.mutants = catalog.load()
+
+    def test_as_patch_does(self):
+        """Every patch applies by patch(1) without fuzz or offset, and to what we make of it."""
+        with tempfile.TemporaryDirectory() as folder:
+            for mutant in self.mutants:
+                source = read(os.path.join(ROOT, mutant.file))
+                path = os.path.join(folder, mutant.file)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w", encoding="utf-8") as out:
+                    out.write(source)
+                done = subprocess.run(["patch", "-p1", "--fuzz=0", "-d", folder, "-i", mutant.patch.path], text=True,
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+                with self.subTest(mutant.id):
+                    self.assertEqual(done.returncode, 0, done.stdout)
+                    self.assertNotIn("offset", done.stdout)
+                    self.assertNotIn("fuzz", done.stdout)
+                    self.assertEqual(read(path), mutant.patch.apply(source))
+
+    def test_every_check_is_pinned(self):
+        """Each check of the catalogue is named by a mutant that must fail it, in its own test."""
+        pinned = {check for mutant in self.mutants for check in mutant.checks}
+        checks = {check["id"] for test in catalog.judge_catalog() for check in test["checks"]}
+        self.assertEqual(checks - pinned, set())
+
+    def test_named_by_the_judge(self):
+        """Tests name their mutants as the mutants name their tests."""
+        for test in catalog.judge_catalog():
+            named = [m.id for m in self.mutants if m.killer == test["name"] and not m.is_probe]
+            self.assertEqual(sorted(test["mutants"]), sorted(named), test["name"])
+        self.assertEqual([m.id for m in self.mutants][:22], [f"s{i:02}" for i in range(1, 23)])
+
+    def test_given_modules(self):
+        """What a learner is given is not what a learner gets wrong."""
+        for mutant in self.mutants:
+            if mutant.id.startswith("s"):
+                self.assertNotRegex(mutant.file, r"/(ops|json|util|base)")
+
+    def test_clauses(self):
+        pages = {"kv": "kv-block"}
+        for mutant in self.mutants:
+            if not mutant.is_probe:
+                name, _, anchor = mutant.row["clause"].partition("#")
+                text = read(os.path.join(ROOT, "conformance", "spec", pages.get(name, name) + ".md"))
+                self.assertIn(f'id="{anchor}"', text, mutant.id)
+
+    def test_proofs(self):
+        """The proofs name every check, and what the mutants promise is among them."""
+        engines = {e["id"]: set(e["fails"]) for e in json.loads(read(fingerprint.PROOFS))["engines"]}
+        self.assertEqual(set(engines), {m.id for m in self.mutants})
+        for mutant in self.mutants:
+            self.assertEqual(set(mutant.checks) - engines[mutant.id], set(), mutant.id)
+
+
+class Links(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.ids, self.targets, self.open = [], set(), [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        for key, value in attrs:
+            if key == "id":
+                self.ids.add(value)
+            if key in ("href", "src"):
+                self.targets.append(value)
+
+
+class Reports(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Folder()
+        reached(cls.folder)
+        cls.folder.add("x98", "engine/src/sample.c", "#define EXP_REACH 746.0", "#define EXP_REACH 747.0", NUCLEUS,
+                       ["exact_half"])
+        cls.folder.save()
+        cls.done, cls.matrix = cls.folder.run("--matrix")
+        cls.by_id = {m.id: m for m in catalog.load(cls.folder.path)}
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder.path)
+
+    def test_matrix_is_complete(self):
+        self.assertEqual([len(row["cells"]) for row in self.matrix["mutants"]], [24, 24], self.done.stdout)
+        self.assertEqual([row["verdict"] for row in self.matrix["mutants"]], ["killed", "survived"])
+        self.assertIn("Tests without a kill of their own", self.done.stdout)
+
+    def test_stryker(self):
+        """What the mutation-testing-report schema, version 2, asks for; validate_stryker.sh asks the schema itself."""
+        data = report.as_stryker(self.matrix, self.by_id)
+        self.assertEqual(set(data["thresholds"]), {"high", "low"})
+        self.assertRegex(data["schemaVersion"], r"^[12](\.\d+)*$")
+        tests = {t["id"] for file in data["testFiles"].values() for t in file["tests"]}
+        self.assertEqual(len(tests), 24)
+        for name, file in data["files"].items():
+            self.assertFalse(os.path.isabs(name))
+            self.assertEqual((file["language"], file["source"]), ("c", read(os.path.join(ROOT, name))))
+            n_lines = len(file["source"].splitlines())
+            for mutant in file["mutants"]:
+                self.assertIn(mutant["status"], ("Killed", "Survived", "NoCoverage", "CompileError", "RuntimeError",
+                                                 "Timeout", "Ignored", "Pending"))
+                start, end = mutant["location"]["start"], mutant["location"]["end"]
+                self.assertTrue(1 <= start["line"] < end["line"] <= n_lines + 1)
+                self.assertTrue(set(mutant["killedBy"]) <= tests and set(mutant["coveredBy"]) <= tests)
+        status = {m["id"]: m["status"] for f in data["files"].values() for m in f["mutants"]}
+        self.assertEqual(status, {"s04": "Killed", "x98": "Survived"})
+
+    def test_page(self):
+        text = page.as_html(self.matrix, self.by_id)
+        links = Links()
+        links.feed(text)
+        self.assertNotIn("script", links.tags)
+        self.assertNotRegex(text, r"https?://|url\(|@import")
+        for target in links.targets:
+            self.assertTrue(target.startswith("#"), target)
+            self.assertIn(target[1:], links.ids)
+        self.assertTrue({"s04", "x98"} <= links.ids)
+        self.assertIn("const bool reached = c &gt; p;", text)
+        self.assertIn(NUCLEUS, text)
+
+    def test_smallest_set(self):
+        kills = {"a": ["1", "2"], "b": ["2", "3"], "c": ["3", "4"], "d": ["1", "4"], "e": ["5"], "f": []}
+
+        def brute():
+            ids = {i for k in kills.values() for i in k}
+            for n in range(len(kills) + 1):
+                for chosen in itertools.combinations(kills, n):
+                    if {i for t in chosen for i in kills[t]} == ids:
+                        return n
+        found = report.smallest_set(kills)
+        self.assertEqual({i for t in found for i in kills[t]}, set("12345"))
+        self.assertEqual(len(found), brute())
+        self.assertEqual(report.unique_kills(kills)["e"], ["5"])
+
+    def test_words_have_meanings(self):
+        for word in ("killed", "survived", "crash", "timeout", "killed-by-other", "patch-stale", "does-not-build",
+                     "same-object", "killed-elsewhere", "harness-error"):
+            self.assertIn(word, verdict.MEANING)
+        self.assertEqual(verdict.exit_code([{"verdict": "killed"}]), 0)
+        self.assertEqual(verdict.exit_code([{"verdict": "killed"}, {"verdict": "needs-avx2"}]), 0)
+        self.assertEqual(verdict.exit_code([{"verdict": "killed"}, {"verdict": "survived"}]), 6)
+        self.assertEqual(verdict.exit_code([{"verdict": "survived"}, {"verdict": "harness-error"}]), 70)
+
+
+def lines_of(*rows):
+    """Test lines as a log would have them, of an engine with these faults: of two, a check shows the one or the other."""
+    checks = {}
+    for row in rows:
+        for name, way in row["checks"].items():
+            checks.setdefault(name, way)
+    tests = {}
+    for name, way in checks.items():
+        first = {"case": way["case"], "message": way.get("text", "")}
+        if "length" in way:
+            first.update(n_got=way["length"][0], n_want=way["length"][1])
+        elif "got" in way:
+            first.update(got=way["got"], want=way["want"], index=way["index"], n_got=1, n_want=1,
+                         nonfinite=way.get("nonfinite", False))
+        entry = {"id": name, "state": "failed", "class": way["class"], "done": 10000,
+                 "failed": round(way["share"] * 10000), "first": first}
+        tests.setdefault(name.split(".")[0], []).append(entry)
+    return [{"kind": "test", "name": name, "checks": entries} for name, entries in tests.items()]
+
+
+class Diagnosis(unittest.TestCase):
+    def setUp(self):
+        self.data = json.loads(read(fingerprint.PATH))
+        self.book = diagnose.Book(self.data)
+        self.named = [row for row in self.data["mutants"] if row["id"].startswith("s")]
+
+    def test_each_named_mutant_is_named(self):
+        for row in self.data["mutants"]:
+            found = self.book.diagnose(lines_of(row))
+            if row["id"].startswith("s"):
+                self.assertEqual(found.names, [row["id"]], row["id"])
+            else:
+                self.assertIn(found.names, ([row["id"]], []), row["id"])
+
+    def test_right_engine(self):
+        line = {"kind": "test", "name": "t", "checks": [{"id": "t.a", "state": "held", "done": 1, "failed": 0}]}
+        self.assertEqual(self.book.diagnose([line]).names, [])
+        self.assertEqual(diagnose.answer([line], self.book)["lines"], [])
+
+    def test_two_faults(self):
+        """Every pair of s01 to s22: each name that is given is one of the two, and mostly one is given."""
+        n_named = n_pairs = 0
+        for one, other in itertools.permutations(self.named, 2):
+            found = self.book.diagnose(lines_of(one, other))
+            n_pairs += 1
+            n_named += bool(found.names)
+            self.assertTrue(set(found.names) <= {one["id"], other["id"]}, (one["id"], other["id"], found.names))
+        self.assertGreater(n_named / n_pairs, 0.9)
+
+    def test_unknown_fault(self):
+        """A mutant whose fingerprint is not in the book is a stranger: few get a name, and then of their own family."""
+        wrong = []
+        for row in self.data["mutants"]:
+            found = diagnose.Book(self.data, without=[row["id"]]).diagnose(lines_of(row))
+            if any(self.book.by_id[name]["family"] != row["family"] for name in found.names):
+                wrong.append((row["id"], found.names))
+        self.assertLessEqual(len(wrong), 0.1 * len(self.data["mutants"]), wrong)
+
+    def test_other_numbers(self):
+        """Another order of additions changes last digits, not the diagnosis."""
+        for row in self.named:
+            lines = lines_of(row)
+            for line in lines:
+                for check in line["checks"]:
+                    got = check["first"].get("got", "")
+                    if "(0x" in got and "." in got:
+                        check["first"]["got"] = f"{float(got.split(' ')[0]) * (1 + 2e-6):.9g} (0x0)"
+            self.assertEqual(self.book.diagnose(lines).names, [row["id"]])
+
+    def test_dead_tests_say_nothing(self):
+        """What was never reached is neither for nor against."""
+        row = next(r for r in self.named if r["id"] == "s16")
+        lines = [line for line in lines_of(row) if line["name"] == "tiny_llama_logits_match_hf"]
+        lines.append({"kind": "test", "name": "x", "checks": [
+            {"id": c, "state": "not-reached", "done": 0, "failed": 0} for c in row["checks"]
+            if not c.startswith("tiny_llama_logits")]})
+        self.assertEqual(self.book.diagnose(lines).names, ["s16"])
+
+    def test_answer(self):
+        row = next(r for r in self.named if r["id"] == "s03")
+        answer = diagnose.answer(lines_of(row), self.book)
+        self.assertEqual(answer["names"], ["s03"])
+        self.assertIn("looks like s03", answer["lines"][0])
+        self.assertEqual(answer["mutant_like"]["sampler_matches_l81_golden"]["id"], "s03")
+
+
+def main():
+    global BUILD, CACHE
+    argv = sys.argv[:1]
+    rest = iter(sys.argv[1:])
+    for word in rest:
+        if word == "--build":
+            BUILD = os.path.abspath(next(rest))
+        else:
+            argv.append(word)
+    stream = io.StringIO()
+    program = unittest.main(argv=argv, exit=False, testRunner=unittest.TextTestRunner(
+        stream=sys.stderr if "-v" in argv else stream))
+    result = program.result
+    n_bad = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
+    if "-v" not in argv:
+        for test, words in result.failures + result.errors:
+            print(f"{test}\n{words}")
+    print(f"{result.testsRun - n_bad - len(result.skipped)} passed, {n_bad} failed, {len(result.skipped)} skipped")
+    return 1 if n_bad or result.testsRun == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
