@@ -40,9 +40,8 @@ static tl_status check_ids(const call *c, size_t s, const tl_forward_seq *seq) {
     for (size_t i = 0; i < seq->n_tokens; i++) {
         if (seq->tokens[i] >= c->cfg->vocab_size) {
             return tli_fail(c->err, TL_ERR_INVALID,
-                            "sequence %zu: token %zu is %lu, ids below %zu "
-                            "are allowed",
-                            s, i, (unsigned long)seq->tokens[i], c->cfg->vocab_size);
+                            "sequence %zu: token %zu is %lu, ids below %zu are allowed", s, i,
+                            (unsigned long)seq->tokens[i], c->cfg->vocab_size);
         }
     }
     return TL_OK;
@@ -52,8 +51,7 @@ static tl_status check_context(const call *c, size_t s, const tl_forward_seq *se
     const size_t most = c->cfg->max_positions;
     if (seq->start > most || seq->n_tokens > most - seq->start) {
         return tli_fail(c->err, TL_ERR_INVALID,
-                        "sequence %zu: %zu tokens from position %zu, the "
-                        "model has %zu positions",
+                        "sequence %zu: %zu tokens from position %zu, the model has %zu positions",
                         s, seq->n_tokens, seq->start, most);
     }
     return TL_OK;
@@ -63,9 +61,8 @@ static tl_status check_table(const call *c, size_t s, const tl_forward_seq *seq)
     const size_t last = seq->start + seq->n_tokens - 1;
     if (last / c->kv->block_tokens >= seq->n_blocks) {
         return tli_fail(c->err, TL_ERR_INVALID,
-                        "sequence %zu: %zu blocks of %lu positions do not "
-                        "reach position %zu",
-                        s, seq->n_blocks, (unsigned long)c->kv->block_tokens, last);
+                        "sequence %zu: %zu blocks of %lu positions do not reach position %zu", s,
+                        seq->n_blocks, (unsigned long)c->kv->block_tokens, last);
     }
     for (size_t i = 0; i < seq->n_blocks; i++) {
         const unsigned long id = seq->blocks[i];
@@ -91,24 +88,21 @@ static tl_status check_limits(const call *c) {
     size_t n_tokens = 0;
     if (c->batch->n_seqs > limits->max_seqs) {
         return tli_fail(c->err, TL_ERR_CAPACITY,
-                        "%zu sequences, sequence %zu is past the limit of "
-                        "%zu",
-                        c->batch->n_seqs, limits->max_seqs, limits->max_seqs);
+                        "%zu sequences, sequence %zu is past the limit of %zu", c->batch->n_seqs,
+                        limits->max_seqs, limits->max_seqs);
     }
     for (size_t s = 0; s < c->batch->n_seqs; s++) {
         const tl_forward_seq *seq = &c->batch->seqs[s];
         if (seq->n_tokens > limits->max_batch_tokens - n_tokens) {
             return tli_fail(c->err, TL_ERR_CAPACITY,
-                            "with sequence %zu the step has more than %zu "
-                            "new tokens",
-                            s, limits->max_batch_tokens);
+                            "with sequence %zu the step has more than %zu new tokens", s,
+                            limits->max_batch_tokens);
         }
         n_tokens += seq->n_tokens;
         if (seq->start + seq->n_tokens > limits->max_context) {
             return tli_fail(c->err, TL_ERR_CAPACITY,
-                            "sequence %zu ends at position %zu, the limit "
-                            "is %zu",
-                            s, seq->start + seq->n_tokens, limits->max_context);
+                            "sequence %zu ends at position %zu, the limit is %zu", s,
+                            seq->start + seq->n_tokens, limits->max_context);
         }
     }
     if (c->kv->n_blocks > limits->max_blocks) {
@@ -168,9 +162,8 @@ static tl_status check_target(const call *c, size_t s, const tl_forward_seq *seq
         TLI_TRY(tl_kv_pool_block_info(c->pool, id, &info, c->err));
         if (info.n_refs != 1 || info.registered) {
             return tli_fail(c->err, TL_ERR_STATE,
-                            "sequence %zu would write to block %lu, which "
-                            "has %s",
-                            s, (unsigned long)id, info.registered ? "a key" : "other holders");
+                            "sequence %zu would write to block %lu, which has %s", s,
+                            (unsigned long)id, info.registered ? "a key" : "other holders");
         }
         for (size_t other = 0; other < c->batch->n_seqs; other++) {
             if (other != s && lists(&c->batch->seqs[other], id)) {

@@ -173,9 +173,8 @@ tl_status tl_kv_pool_alloc(tl_kv_pool *pool, uint32_t *ids, size_t n_ids, tl_err
     const tl_kv_stats stats = tl_kv_pool_stats(pool);
     if (n_ids > stats.n_free + stats.n_cached) {
         return tli_fail(err, TL_ERR_CAPACITY,
-                        "%zu blocks are asked for, %lu are free and %lu "
-                        "cached",
-                        n_ids, (unsigned long)stats.n_free, (unsigned long)stats.n_cached);
+                        "%zu blocks are asked for, %lu are free and %lu cached", n_ids,
+                        (unsigned long)stats.n_free, (unsigned long)stats.n_cached);
     }
     uint32_t from = 0;
     for (size_t i = 0; i < n_ids; i++) {

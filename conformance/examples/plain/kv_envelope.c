@@ -205,9 +205,8 @@ static tl_status check_payload(const tl_kv_pool *pool, const uint8_t *buf, size_
     }
     if (len - HEADER != payload) {
         return tli_fail_at(err, TL_ERR_FORMAT, 40,
-                           "%zu bytes follow the header, payload_bytes is "
-                           "%llu",
-                           len - HEADER, (unsigned long long)payload);
+                           "%zu bytes follow the header, payload_bytes is %llu", len - HEADER,
+                           (unsigned long long)payload);
     }
     if (tli_load_u32(buf + 56) != crc32_of(buf + HEADER, len - HEADER)) {
         return tli_fail_at(err, TL_ERR_FORMAT, 56, "the payload's checksum does not match");
@@ -221,9 +220,7 @@ static tl_status check_zeros(const tl_kv_pool *pool, const uint8_t *buf, size_t 
     for (size_t i = 0; i < pool->slab_len; i++) {
         if (position_of(pool, i) >= fill && tli_load_u16(buf + at + 2 * i) != 0) {
             return tli_fail_at(err, TL_ERR_FORMAT, at + 2 * i,
-                               "a value past the fill of %lu is "
-                               "not zero",
-                               (unsigned long)fill);
+                               "a value past the fill of %lu is not zero", (unsigned long)fill);
         }
     }
     return TL_OK;

@@ -121,8 +121,7 @@ static tl_status check_group(loader *l, const char *name, size_t cols) {
     const size_t group = file ? l->file_group : l->load_group;
     if (group % 2 != 0 || (group != 0 && cols % group != 0)) {
         return tli_fail(l->err, file ? TL_ERR_FORMAT : TL_ERR_INVALID,
-                        "%s: int4 groups of %zu%s, "
-                        "an even divisor of the %zu columns is needed",
+                        "%s: int4 groups of %zu%s, an even divisor of the %zu columns is needed",
                         name, group, file ? " by quant" : "", cols);
     }
     return TL_OK;
@@ -199,8 +198,7 @@ static tl_status check_tied_head(loader *l, const plain_place *embed) {
         memcmp(plain_tensor_bytes(&head), plain_tensor_bytes(embed), (size_t)(b->end - b->begin)) !=
             0) {
         return tli_fail(l->err, TL_ERR_UNSUPPORTED,
-                        "lm_head.weight differs from the embedding, to "
-                        "which it is tied");
+                        "lm_head.weight differs from the embedding, to which it is tied");
     }
     return TL_OK;
 }
@@ -237,9 +235,7 @@ static tl_status check_left_over(loader *l) {
             t->name_len >= n_table && strcmp(t->name + t->name_len - n_table, table) == 0;
         if (!l->used[i] && !is_table) {
             return tli_fail(l->err, TL_ERR_UNSUPPORTED,
-                            "tensor %s is left over: the config does "
-                            "not call for it",
-                            t->name);
+                            "tensor %s is left over: the config does not call for it", t->name);
         }
     }
     return TL_OK;
@@ -279,17 +275,14 @@ static tl_status read_quant(loader *l, const char *quant) {
     if (!starts || n_digits == 0 || strcmp(digits + n_digits, "-sym") != 0 ||
         l->cfg->arch == TL_ARCH_BIGRAM) {
         return tli_fail(l->err, TL_ERR_UNSUPPORTED,
-                        "quant is %s, int4-g<group>-sym of a llama is "
-                        "supported",
-                        quant);
+                        "quant is %s, int4-g<group>-sym of a llama is supported", quant);
     }
     /* Nine digits are more than any number of columns has, and fit. */
     const bool good = digits[0] != '0' && n_digits <= 9;
     l->file_group = good ? (size_t)strtoul(digits, NULL, 10) : 0;
     if (!good || l->file_group % 2 != 0) {
         return tli_fail(l->err, TL_ERR_FORMAT,
-                        "quant is %s, whose group is no even number that "
-                        "divides the columns",
+                        "quant is %s, whose group is no even number that divides the columns",
                         quant);
     }
     return TL_OK;

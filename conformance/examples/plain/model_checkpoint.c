@@ -122,9 +122,8 @@ static tl_status check_shard(const weight_map *map, size_t begin, size_t end,
         const entry key = {.file = file, .tensor = tl_layout_at(layout, i)->name};
         if (bsearch(&key, map->entries + begin, end - begin, sizeof key, compare_entries) == NULL) {
             return tli_fail(err, TL_ERR_FORMAT,
-                            "%s has tensor %s, which the index does not have "
-                            "there",
-                            file, key.tensor);
+                            "%s has tensor %s, which the index does not have there", file,
+                            key.tensor);
         }
     }
     return TL_OK;

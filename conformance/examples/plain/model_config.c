@@ -56,9 +56,7 @@ static tl_status read_word(const char *root, const char *key, const char *one, c
     const char *value = member(root, key);
     if (value == NULL) {
         return tli_fail(err, TL_ERR_UNSUPPORTED,
-                        "config.json: %s is missing, \"%s\" or \"%s\" is "
-                        "needed",
-                        key, one, two);
+                        "config.json: %s is missing, \"%s\" or \"%s\" is needed", key, one, two);
     }
     TLI_TRY(check_words(key, value, one, two, err));
     *is_one = plain_json_equal(value, one);
@@ -150,9 +148,8 @@ static tl_status check_rope(const char *root, const char *name, bool type_needed
                            plain_json_equal(walk.key, "partial_rotary_factor");
         if (!known && plain_json_kind(walk.value) != PLAIN_NULL) {
             return tli_fail(err, TL_ERR_UNSUPPORTED,
-                            "config.json: %s has %.*s, which changes the "
-                            "result",
-                            name, plain_json_show(walk.key), walk.key);
+                            "config.json: %s has %.*s, which changes the result", name,
+                            plain_json_show(walk.key), walk.key);
         }
     }
     if (type_needed && !has_type) {
@@ -208,14 +205,13 @@ static tl_status check_foreign(const char *root, tl_error *err) {
         const char *value = member(root, keys[i]);
         if (value != NULL) {
             return refuse(err, TL_ERR_UNSUPPORTED, keys[i], value,
-                          "and this engine does not "
-                          "know the key");
+                          "and this engine does not know the key");
         }
     }
     return TL_OK;
 }
 
-/* The page leaves the order of these to the reader: a file with two faults has two right answers. */
+/* The page leaves the order of these open: a file with two faults has two right answers. */
 static tl_status check_unsupported(const char *root, tl_error *err) {
     static const char *const off[] = {"attention_bias", "mlp_bias", "bias", "qkv_bias",
                                       "use_qk_norm"};
@@ -273,8 +269,7 @@ static tl_status read_positive(const char *object, const char *key, double *out,
     const float rounded = (float)number;
     if (!(rounded > 0) || !isfinite(rounded)) {
         return refuse(err, TL_ERR_FORMAT, key, value,
-                      "a number above 0 that f32 can hold is "
-                      "needed");
+                      "a number above 0 that f32 can hold is needed");
     }
     *out = number;
     return TL_OK;
@@ -294,9 +289,8 @@ static tl_status read_theta(const char *root, double *theta, tl_error *err) {
         TLI_TRY(read_positive(places[i], "rope_theta", &here, &found, err));
         if (found && any && here != *theta) {
             return tli_fail(err, TL_ERR_FORMAT,
-                            "config.json: rope_theta is %g in one place and %g "
-                            "in another",
-                            *theta, here);
+                            "config.json: rope_theta is %g in one place and %g in another", *theta,
+                            here);
         }
         if (found) {
             *theta = here;
@@ -327,9 +321,7 @@ static tl_status read_heads(const char *root, tl_model_config *cfg, tl_error *er
     }
     if (cfg->head_dim % 2 != 0) {
         return tli_fail(err, TL_ERR_FORMAT,
-                        "config.json: head_dim is %zu, an even number is "
-                        "needed",
-                        cfg->head_dim);
+                        "config.json: head_dim is %zu, an even number is needed", cfg->head_dim);
     }
     return TL_OK;
 }
@@ -359,8 +351,7 @@ static tl_status read_eos_id(const char *value, tl_model_config *cfg, tl_error *
     TLI_TRY(check_kind("eos_token_id", value, PLAIN_NUMBER, err));
     if (!plain_json_int(value, &id) || id < 0 || (uint64_t)id >= cfg->vocab_size) {
         return refuse(err, TL_ERR_FORMAT, "eos_token_id", value,
-                      "an id below vocab_size is "
-                      "needed");
+                      "an id below vocab_size is needed");
     }
     for (size_t i = 0; i < cfg->n_eos_token_ids; i++) {
         if (cfg->eos_token_ids[i] == (uint32_t)id) {

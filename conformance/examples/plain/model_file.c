@@ -58,7 +58,8 @@ static tl_status take_bytes(int fd, plain_file *file, const char *path, tl_weigh
     }
     void *map = mmap(NULL, file->n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map == MAP_FAILED) {
-        return tli_fail(err, TL_ERR_IO, "cannot map %s: %s", path, strerror(errno));
+        return tli_fail(err, errno == ENOMEM ? TL_ERR_NOMEM : TL_ERR_IO, "cannot map %s: %s", path,
+                        strerror(errno));
     }
     file->bytes = map;
     file->mapped = map;

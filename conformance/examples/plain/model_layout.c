@@ -189,9 +189,7 @@ static tl_status check_header(const uint8_t *bytes, size_t n_bytes, size_t *n_he
     }
     if (bytes[8] != '{') {
         return tli_fail_at(err, TL_ERR_FORMAT, 8,
-                           "the header starts with byte %02x and not with "
-                           "{%s",
-                           bytes[8], kind);
+                           "the header starts with byte %02x and not with {%s", bytes[8], kind);
     }
     const size_t bad = plain_bad_byte((const char *)bytes + 8, (size_t)n);
     if (bad < n) {
@@ -205,8 +203,7 @@ static tl_status check_header(const uint8_t *bytes, size_t n_bytes, size_t *n_he
     for (size_t i = last; last > 1 && i < n; i++) {
         if (bytes[8 + i] != ' ') {
             return tli_fail_at(err, TL_ERR_FORMAT, 8 + i,
-                               "byte %02x behind the header's last }, "
-                               "spaces are allowed",
+                               "byte %02x behind the header's last }, spaces are allowed",
                                bytes[8 + i]);
         }
     }

@@ -163,8 +163,7 @@ static tl_status check_scales(const plain_place *scales, tl_error *err) {
         if (scale >= 0x7c00) {
             const uint64_t at = (uint64_t)(bytes - scales->st->file.bytes) + i;
             return tli_fail_at(err, TL_ERR_FORMAT, at,
-                               "tensor %s: the scale %04x is negative or "
-                               "not finite",
+                               "tensor %s: the scale %04x is negative or not finite",
                                scales->info->name, scale);
         }
     }
@@ -203,9 +202,8 @@ tl_status plain_q4(const tl_safetensors *files, size_t n_files, const char *name
                    size_t n_in, size_t group, tl_qlinear *out, tl_error *err) {
     if (group == 0 || group % 2 != 0 || n_in % group != 0) {
         return tli_fail(err, TL_ERR_INVALID,
-                        "%s: the group is %zu, an even divisor of the %zu "
-                        "columns is needed",
-                        name, group, n_in);
+                        "%s: the group is %zu, an even divisor of the %zu columns is needed", name,
+                        group, n_in);
     }
     tl_qlinear q = {.n_out = n_out, .n_in = n_in, .group = group};
     const size_t packed[] = {n_out, n_in / 2};

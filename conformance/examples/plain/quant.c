@@ -118,9 +118,8 @@ static tl_status check_shape(size_t n_out, size_t n_in, size_t group, tl_error *
     }
     if (group == 0 || group % 2 != 0 || n_in % group != 0) {
         return tli_fail(err, TL_ERR_INVALID,
-                        "the group is %zu, an even divisor of the %zu columns "
-                        "is needed",
-                        group, n_in);
+                        "the group is %zu, an even divisor of the %zu columns is needed", group,
+                        n_in);
     }
     return TL_OK;
 }
@@ -216,8 +215,7 @@ static tl_status check_qlinear(const tl_qlinear *q, tl_error *err) {
     if (!tli_mul(q->n_out, q->n_in, &n_weights) || q->qweight_len != n_weights / 2 ||
         q->scales_len != n_weights / q->group * 2 || q->qweight == NULL || q->scales == NULL) {
         return tli_fail(err, TL_ERR_INVALID,
-                        "%zu bytes of weights and %zu of scales for %zu x %zu "
-                        "in groups of %zu",
+                        "%zu bytes of weights and %zu of scales for %zu x %zu in groups of %zu",
                         q->qweight_len, q->scales_len, q->n_out, q->n_in, q->group);
     }
     return TL_OK;
@@ -270,9 +268,8 @@ tl_status tl_qlinear_forward(const tl_qlinear *q, size_t row_begin, size_t row_e
     if (!tli_mul(m, q->n_in, &x_need) || x_len != x_need || !tli_mul(m, q->n_out, &y_need) ||
         y_len != y_need) {
         return tli_fail(err, TL_ERR_INVALID,
-                        "x has %zu and y %zu values for %zu rows of %zu in "
-                        "and %zu out",
-                        x_len, y_len, m, q->n_in, q->n_out);
+                        "x has %zu and y %zu values for %zu rows of %zu in and %zu out", x_len,
+                        y_len, m, q->n_in, q->n_out);
     }
     if (row_begin > row_end || row_end > q->n_out) {
         return tli_fail(err, TL_ERR_INVALID, "rows %zu to %zu of %zu", row_begin, row_end,

@@ -152,8 +152,7 @@ static tl_status check_once(const tl_runner *runner, const uint32_t *tokens, siz
     if (hidden_len != needed || (hidden != NULL && cfg->arch == TL_ARCH_BIGRAM) ||
         logits_len != cfg->vocab_size) {
         return tli_fail(err, TL_ERR_INVALID,
-                        "room for %zu hidden values and %zu logits, %zu and "
-                        "%zu are needed",
+                        "room for %zu hidden values and %zu logits, %zu and %zu are needed",
                         hidden_len, logits_len, needed, cfg->vocab_size);
     }
     return TL_OK;

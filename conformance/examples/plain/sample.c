@@ -184,8 +184,7 @@ static tl_status divide(tl_sampler *s, double temperature, tl_error *err) {
         s->ids[i].t = s->ids[i].l / temperature;
         if (isfinite(s->ids[i].l) && !isfinite(s->ids[i].t)) {
             return tli_fail(err, TL_ERR_INVALID,
-                            "logit %zu, %g, is no longer finite once divided "
-                            "by the temperature %g",
+                            "logit %zu, %g, is no longer finite once divided by the temperature %g",
                             i, s->ids[i].l, temperature);
         }
     }
