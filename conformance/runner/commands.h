@@ -13,6 +13,9 @@ int ol_cmd_explain(int argc, char **argv);
 int ol_cmd_doctor(int argc, char **argv);
 int ol_cmd_report(int argc, char **argv);
 int ol_cmd_start(int argc, char **argv);
+int ol_cmd_mutants(int argc, char **argv);
+int ol_cmd_fuzz(int argc, char **argv);
+int ol_cmd_coverage(int argc, char **argv);
 
 /* Say why on standard error; the exit code. */
 int ol_complain(const ol_fault *fault);
