@@ -368,9 +368,9 @@ def slow_machine_fails_nobody():
     """Beyond the limit, twenty times the reference's own CPU time counts: a right engine passes."""
     log = temporary("slow.jsonl")
     library = os.path.join(BUILD, "lib", "libtl.so.1")
-    want_exit(ol("check", "L10.1", "--engine", library, "--only", "kv_pool_bounds*", "--timeout", "0.05", "--report",
+    want_exit(ol("check", "L10.1", "--engine", library, "--only", "kv_pool_bounds*", "--timeout", "0.2", "--report",
                  f"jsonl:{log}"), 0)
-    want(read_log(log)[1]["cpu_ms"] > 50, "the test is too short to say anything")
+    want(read_log(log)[1]["cpu_ms"] > 200, "the test is too short to say anything")
 
 
 def goldens_are_added():
