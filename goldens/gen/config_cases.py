@@ -262,7 +262,7 @@ def numbers(book):
         beyond=True)
     for key, tiny in (("rope_theta", 1e-46), ("rms_norm_eps", 1e-50)):
         for name, value in (("zero", 0.0), ("minus", -1.0), ("minus-zero", -0.0),
-                            ("f32-zero", tiny), ("zero-int", 0)):
+                            ("f32-zero", tiny), ("zero-int", 0), ("f32-infinite", 3.5e38)):
             if (key, name) != ("rope_theta", "zero-int"):
                 bad("number_ranges", f"{key}-{name}", f"{key} is {value!r}", base(**{key: value}),
                     key)
@@ -272,6 +272,8 @@ def numbers(book):
             raw(render().replace(f'"{key}": {json.dumps(BASE[key])}', f'"{key}": 1e999')), None)
         book.ok("number_ranges", f"{key}-least", f"{key} is 1e-45, the least f32",
                 base(**{key: 1e-45}), ["number-range"], {key: 1e-45})
+        book.ok("number_ranges", f"{key}-most", f"{key} is 3.4e38, near the largest f32",
+                base(**{key: 3.4e38}), ["number-range"], {key: 3.4e38})
         book.ok("number_types", f"{key}-int", f"{key} is written as an integer",
                 base(**{key: 1}), ["number-type"], {key: 1.0})
     for name, value in (("number", 1), ("list", []), ("zero", 0)):
@@ -360,7 +362,8 @@ def rope(book):
             bad(f"{key}-is-{name}", f"{key} is {name}", base(**{key: value}), EITHER, key)
         bad(f"{key}-nested", "settings by layer type", base(NO_ROPE, **{
             key: {"full_attention": default}}), "UNSUPPORTED", None, ok)
-        for name, value in (("zero", 0.0), ("minus", -10000.0), ("f32-zero", 1e-46)):
+        for name, value in (("zero", 0.0), ("minus", -10000.0), ("f32-zero", 1e-46),
+                            ("f32-infinite", 3.5e38)):
             bad(f"{key}-theta-{name}", f"theta {value!r}", base(NO_ROPE, **{
                 key: {**default, "rope_theta": value}}), "FORMAT", "rope_theta", ok,
                 "number_ranges")

@@ -12,7 +12,8 @@ SIZE = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8, "I8": 1, "F8_E4M3": 1, "I32": 4
 
 
 class Weights:
-    """A set of tensors whose data are fills: name -> [dtype, shape, byte]."""
+    """A set of tensors whose data are fills: name -> [dtype, shape, byte], and perhaps the last byte
+    where that is another."""
 
     def __init__(self, config_inputs):
         self.config = config_inputs["file"]
@@ -33,15 +34,16 @@ class Weights:
 
     def inputs(self):
         entries, data, at = {}, [], 0
-        for name, (dtype, shape, byte) in self.tensors.items():
+        for name, (dtype, shape, byte, *last) in self.tensors.items():
             size = SIZE[dtype]
             for d in shape:
                 size *= d
             entries[name] = f.entry(dtype, shape, at, at + size)
-            if data and data[-1]["byte"] == byte:
-                data[-1] = {"byte": byte, "count": data[-1]["count"] + size}
-            else:
-                data += f.fill(byte, size)
+            for value, count in ((byte, size - len(last)), *((b, 1) for b in last)):
+                if data and data[-1]["byte"] == value:
+                    data[-1] = {"byte": value, "count": data[-1]["count"] + count}
+                else:
+                    data += f.fill(value, count)
             at += size
         return {"file": self.config, "weights": f.safetensors(f.header(**entries), data)}
 
@@ -69,6 +71,9 @@ def weights_fit(book, base):
     ok("tied_head", "ld-ok-tied-with-head", tied.change(**{head: tied.tensors[embed]}))
     bad("tied_head", "ld-bad-tied-head-differs", tied.change(**{head: ["BF16", [256, 64], 0x3F]}),
         "UNSUPPORTED", head, twin="ld-ok-tied-with-head")
+    bad("tied_head", "tied-head-last-byte", tied.change(**{head: ["BF16", [256, 64], 0x3B, 0x3C]}),
+        "UNSUPPORTED", head, "tied, and a head that differs in its last byte alone",
+        "ld-ok-tied-with-head")
     bad("tied_head", "tied-head-shape", tied.change(**{head: ["BF16", [64, 256], 0x3B]}),
         "UNSUPPORTED FORMAT", head, "tied, and a head of the same bytes in another shape",
         "ld-ok-tied-with-head")

@@ -488,6 +488,9 @@ def rule_8(book):
     bad("reversed", "end before begin", "F32", [1], 4, 0, [0], "shape-size", 0)
     bad("f4-one", "one F4 is half a byte", "F4", [1], 0, 1, [2], "shape-size")
     bad("f6-two", "two F6 are a byte and a half", "F6_E2M3", [2], 0, 0, [0], "shape-size", 0)
+    bad("f4-one-in-none", "one F4 in no byte: half a byte cut off", "F4", [1], 0, 0, [0], "shape-size")
+    bad("f4-three-in-one", "three F4 in one byte: half a byte cut off", "F4", [3], 0, 1, [2],
+        "shape-size")
     bad("scalar-empty", "a scalar is one element, not none", "F32", [], 0, 0, [0], "shape-size")
     book.ok("shape_product", "f6-four", "four F6 are three bytes", 8,
             one(header(t=entry("F6_E3M2", [2, 2], 0, 3)), bytes(3)), ["shape-size"])
