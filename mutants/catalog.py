@@ -132,7 +132,7 @@ class Patch:
         return head + "\n".join(parts) + "\n"
 
     def span(self):
-        """First changed line of the source, the line after the last one of that place, and what stands there instead."""
+        """First changed line of the source, the line after that place, and what stands there instead."""
         hunk = self.hunks[0]
         marks = [mark for mark, _ in hunk.lines]
         first = next(i for i, mark in enumerate(marks) if mark != " ")

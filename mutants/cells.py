@@ -195,8 +195,8 @@ class Judge:
                     found[test] = self.cell(record)
             for test in missing:
                 if found[test]["class"] == "timeout":  # a busy machine is no verdict
-                    limit = SECOND_LOOK * LEAST_LIMIT_S
-                    found[test] = self.cell(self.run(path, [test], strict, 1, max(limit, self.limits.get(test, 0)))[test])
+                    limit = max(SECOND_LOOK * LEAST_LIMIT_S, self.limits.get(test, 0))
+                    found[test] = self.cell(self.run(path, [test], strict, 1, limit)[test])
                 self.keep(code, test, strict, found[test])
         return {test: found[test] for test in tests}, len(missing)
 

@@ -1,7 +1,7 @@
 """The matrix as one HTML file: no script, no network, nothing from anywhere else.
 
-From the top: the verdicts in numbers; the matrix, a row for each mutant and a column for each test; each mutant with its
-patch, its killer and what was seen; the sources, with the places that mutants change.
+From the top: the verdicts in numbers; the matrix, a row for each mutant and a column for each test; each mutant with
+its patch, its killer and what was seen; the sources, with the places that mutants change.
 
 Standard library only.
 """
@@ -91,13 +91,15 @@ def patch_lines(patch):
 
 def mutant_details(row, mutant):
     good = row["verdict"] == verdict.GOOD
+    place = f"{row['file']}:{row['line']}"
+    tone = "good" if good else "bad"
     seen = f"{row['check']}: got {row['got']}" + (f", wanted {row['wanted']}" if row["wanted"] else "")
-    fields = [("verdict", f'<span class="{"good" if good else "bad"}">{esc(row["verdict"])}</span> '
+    fields = [("verdict", f'<span class="{tone}">{esc(row["verdict"])}</span> '
                           + esc(row.get("why", "") if not good else "")),
               ("killer", f"<code>{esc(row['killer'])}</code>"),
               ("through", ", ".join(f"<code>{esc(check)}</code>" for check in row["checks"])),
               ("seen", esc(seen if row["check"] else row["got"])),
-              ("place", f'<a href="#{esc(row["file"])}:{row["line"]}"><code>{esc(row["file"])}:{row["line"]}</code></a>')]
+              ("place", f'<a href="#{esc(place)}"><code>{esc(place)}</code></a>')]
     also = [test for test, c in row["cells"].items() if c["class"] in KILLS and test != row["killer"]]
     if also:
         fields.append(("killed also by", ", ".join(esc(test) for test in also)))
@@ -110,7 +112,7 @@ def mutant_details(row, mutant):
         fields.append(("seen in", ", ".join(esc(link) for link in mutant.row["links"])))
     listed = "".join(f"<dt>{key}</dt><dd>{value}</dd>" for key, value in fields)
     return (f'<details id="{esc(row["id"])}"{"" if good else " open"}><summary><code>{esc(row["id"])}</code> '
-            f'{esc(mutant.row["title"])} <span class="{"good" if good else "bad"}">{esc(row["verdict"])}</span></summary>'
+            f'{esc(mutant.row["title"])} <span class="{tone}">{esc(row["verdict"])}</span></summary>'
             f'<dl>{listed}</dl>{patch_lines(mutant.patch)}</details>')
 
 
@@ -136,8 +138,9 @@ def tests_part(matrix, by_id):
     unique = report.unique_kills(kills)
     rows = "".join(f"<tr><td>{esc(test)}</td><td>{len(ids)}</td><td>{esc(', '.join(unique[test]) or '-')}</td></tr>"
                    for test, ids in kills.items())
-    out = [f'<div class="scroll"><table class="matrix"><tr><th>test</th><th>kills</th><th>that no other kills</th></tr>{rows}'
-           "</table></div>", f"<p>Smallest set that kills them all: {esc(', '.join(report.smallest_set(kills)))}</p>"]
+    head = "<tr><th>test</th><th>kills</th><th>that no other kills</th></tr>"
+    out = [f'<div class="scroll"><table class="matrix">{head}{rows}</table></div>',
+           f"<p>Smallest set that kills them all: {esc(', '.join(report.smallest_set(kills)))}</p>"]
     gaps = report.coverage_gaps(matrix, by_id)
     if gaps is not None:
         rows = "".join(f"<tr><td>{esc(n)}</td><td>{a}</td><td>{b}</td></tr>" for n, (a, b) in sorted(gaps.items()))

@@ -132,7 +132,8 @@ def smallest_set(kills):
             best[0] = picked
             return
         hardest = min(open_ids, key=lambda i: (sum(i in ids for ids in options.values()), i))
-        for test in sorted((t for t, ids in options.items() if hardest in ids), key=lambda t: (-len(options[t] & open_ids), t)):
+        able = [t for t, ids in options.items() if hardest in ids]
+        for test in sorted(able, key=lambda t: (-len(options[t] & open_ids), t)):
             search(open_ids - options[test], picked + [test])
     search(left, [])
     order = {test: k for k, test in enumerate(kills)}

@@ -83,5 +83,6 @@ def judge(mutant, cells):
                 "wanted": wanted, "why": "killed by " + ", ".join(others)}
     if len(cells) == 1:
         return None
+    ended = "".join(f"; {n} ended with {c['class']}" for n, c in cells.items() if c["class"] != "pass")
     return {"verdict": "survived", "check": "", "class": "pass", "got": "", "wanted": "",
-            "why": "every test passed" + "".join(f"; {n}: {c['class']}" for n, c in cells.items() if c["class"] != "pass")}
+            "why": "no check failed" + ended}
