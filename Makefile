@@ -107,6 +107,11 @@ help:
 clean:
 	rm -rf build
 
+.PHONY: lint
+## clang-tidy and cppcheck over every C file
+lint: build/deps.check
+	@bash conformance/tools/lint.sh
+
 ## clang-format over every C file
 format: build/deps.check
 	clang-format -i $$(git ls-files -c -o --exclude-standard '*.c' '*.h')

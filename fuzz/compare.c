@@ -1,7 +1,17 @@
 /* compare.c: two readers of the same bytes must have read the same; see fuzz.h. */
 #include "fuzz.h"
 
+#include <math.h>
 #include <string.h>
+
+bool fuzz_same_floats(const float *x, const float *y, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (memcmp(&x[i], &y[i], sizeof *x) != 0 && !(isnan(x[i]) && isnan(y[i]))) {
+            return false;
+        }
+    }
+    return true;
+}
 
 bool fuzz_same_tensor(const tl_tensor_info *a, const tl_tensor_info *b) {
     if (a->name_len != b->name_len || memcmp(a->name, b->name, a->name_len + 1) != 0 ||
@@ -137,8 +147,8 @@ static bool same_linear(const tl_linear *a, const tl_linear *b) {
 }
 
 static bool same_layer(const tl_llama_layer *a, const tl_llama_layer *b, size_t d) {
-    return memcmp(a->attn_norm, b->attn_norm, d * sizeof(float)) == 0 &&
-           memcmp(a->mlp_norm, b->mlp_norm, d * sizeof(float)) == 0 && same_linear(&a->wq, &b->wq) &&
+    return fuzz_same_floats(a->attn_norm, b->attn_norm, d) &&
+           fuzz_same_floats(a->mlp_norm, b->mlp_norm, d) && same_linear(&a->wq, &b->wq) &&
            same_linear(&a->wk, &b->wk) && same_linear(&a->wv, &b->wv) &&
            same_linear(&a->wo, &b->wo) && same_linear(&a->w_gate, &b->w_gate) &&
            same_linear(&a->w_up, &b->w_up) && same_linear(&a->w_down, &b->w_down);
@@ -160,7 +170,7 @@ void fuzz_compare_weights(fuzz_case *f, const tl_weights *a, const tl_weights *b
     const size_t d = f->tl->linear_n_in(&x->embed);
     bool same = x->n_layers == y->n_layers && same_linear(&x->embed, &y->embed) &&
                 same_linear(&x->lm_head, &y->lm_head) &&
-                memcmp(x->final_norm, y->final_norm, d * sizeof(float)) == 0;
+                fuzz_same_floats(x->final_norm, y->final_norm, d);
     for (size_t i = 0; same && i < x->n_layers; i++) {
         same = same_layer(&x->layers[i], &y->layers[i], d);
     }

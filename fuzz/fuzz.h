@@ -63,6 +63,11 @@ bool fuzz_wrong(fuzz_case *f, const char *fmt, ...) FUZZ_FORMAT(2, 3);
 /* Note the verdict of `tl`, and compare with the status of `second`; true when both are TL_OK. */
 bool fuzz_agree(fuzz_case *f, const char *call, tl_status tl, tl_status second);
 
+/* The same, where several faults at once leave the choice: `right` has bit 1 << status for each
+ * status that either may give; with one bit set this is fuzz_agree. */
+bool fuzz_agree_within(fuzz_case *f, const char *call, tl_status tl, tl_status second,
+                       unsigned right);
+
 /* An error that nobody has touched yet. */
 tl_error fuzz_error(void);
 
@@ -93,11 +98,18 @@ bool fuzz_ended(const fuzz_tape *tape);
 /* ------------------------------------------------------------------ compare.c */
 
 /* Do two layouts list the same tensors and metadata, and keep the promises of model.h? */
-void fuzz_compare_layouts(fuzz_case *f, const tl_layout *a, const tl_layout *b,
-                          uint64_t n_bytes);
+void fuzz_compare_layouts(fuzz_case *f, const tl_layout *a, const tl_layout *b, uint64_t n_bytes);
+/* The same bits, or a NaN on both sides: what becomes of a NaN's payload is left open. */
+bool fuzz_same_floats(const float *x, const float *y, size_t n);
 bool fuzz_same_tensor(const tl_tensor_info *a, const tl_tensor_info *b);
 void fuzz_compare_configs(fuzz_case *f, const tl_model_config *a, const tl_model_config *b);
 void fuzz_compare_weights(fuzz_case *f, const tl_weights *a, const tl_weights *b);
+
+/* ------------------------------------------------------------------ oracle_fit.c */
+
+/* All that is wrong with the weights for the config: bit 1 << status for each kind of fault. */
+unsigned fuzz_fit_faults(const host_api *tl, const tl_model_config *cfg, const tl_checkpoint *ckpt,
+                         size_t load_group);
 
 /* ------------------------------------------------------------------ mutate_json.c */
 
@@ -122,8 +134,8 @@ uint64_t fuzz_retile(fuzz_text *header);
 /* A whole safetensors file: header changed, offsets and length repaired, or broken on purpose. */
 size_t fuzz_mutate_safetensors(uint8_t *data, size_t n, size_t cap, fuzz_rng *rng);
 
-extern const char *const fuzz_words_safetensors[], *const fuzz_words_config[],
-    *const fuzz_words_index[], *const fuzz_words_judge[];
+extern const char *const fuzz_words_safetensors[],
+    *const fuzz_words_config[], *const fuzz_words_index[], *const fuzz_words_judge[];
 
 /* ------------------------------------------------------------------ files.c */
 
@@ -141,6 +153,8 @@ typedef struct fuzz_folder {
 fuzz_folder fuzz_folder_read(const uint8_t *data, size_t n);
 void fuzz_folder_clear(fuzz_folder *folder);
 const tl_file_view *fuzz_folder_find(const fuzz_folder *folder, const char *name);
+/* Does the index name a file that is not there? */
+bool fuzz_lacks_shard(const fuzz_folder *folder);
 size_t fuzz_mutate_folder(uint8_t *data, size_t n, size_t cap, fuzz_rng *rng);
 
 #endif

@@ -117,16 +117,55 @@ static size_t choose(const token *tokens, size_t n, const char *kinds, fuzz_rng 
 
 static size_t new_number(const fuzz_text *t, const token *tokens, size_t n, const token *old,
                          char text[64], fuzz_rng *rng) {
-    static const char *const edges[] = {"0", "1", "2", "-1", "-0", "3", "4", "7", "8", "16", "32",
-                                        "63", "64", "65", "255", "256", "65535", "65536",
-                                        "16777216", "16777217", "2147483647", "2147483648",
-                                        "4294967295", "4294967296", "9007199254740993",
-                                        "4611686018427387904", "9223372036854775807",
-                                        "9223372036854775808", "18446744073709551615",
-                                        "18446744073709551616", "-9223372036854775808",
-                                        "-9223372036854775809", "2.0", "1e3", "1.5", "1e308",
-                                        "1e309", "1e-308", "1e-400", "1e-45", "3.5e38", "0.0",
-                                        "-0.0", "00", "1.", ".5", "+1", "1e", "0x10"};
+    static const char *const edges[] = {"0",
+                                        "1",
+                                        "2",
+                                        "-1",
+                                        "-0",
+                                        "3",
+                                        "4",
+                                        "7",
+                                        "8",
+                                        "16",
+                                        "32",
+                                        "63",
+                                        "64",
+                                        "65",
+                                        "255",
+                                        "256",
+                                        "65535",
+                                        "65536",
+                                        "16777216",
+                                        "16777217",
+                                        "2147483647",
+                                        "2147483648",
+                                        "4294967295",
+                                        "4294967296",
+                                        "9007199254740993",
+                                        "4611686018427387904",
+                                        "9223372036854775807",
+                                        "9223372036854775808",
+                                        "18446744073709551615",
+                                        "18446744073709551616",
+                                        "-9223372036854775808",
+                                        "-9223372036854775809",
+                                        "2.0",
+                                        "1e3",
+                                        "1.5",
+                                        "1e308",
+                                        "1e309",
+                                        "1e-308",
+                                        "1e-400",
+                                        "1e-45",
+                                        "3.5e38",
+                                        "0.0",
+                                        "-0.0",
+                                        "00",
+                                        "1.",
+                                        ".5",
+                                        "+1",
+                                        "1e",
+                                        "0x10"};
     const size_t other = choose(tokens, n, "n", rng);
     const int64_t mine = strtoll(t->text + old->at, NULL, 10);
     const int64_t its = other == SIZE_MAX ? 0 : strtoll(t->text + tokens[other].at, NULL, 10);
@@ -190,10 +229,16 @@ static void change_string(fuzz_text *t, const token *tokens, size_t n, const cha
 
 /* Inside a string: a character as its escape, an escape of every kind, a byte that is no text. */
 static void change_inside(fuzz_text *t, const token *tokens, size_t n, fuzz_rng *rng) {
-    static const char *const pieces[] = {"\\u0000", "\\ud800", "\\udc00", "\\ud83d\\ude00",
-                                         "\\n", "\\/", "\\\"", "\\\\", "\\x", "\\u12", "\xc3\xa9",
-                                         "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff",
-                                         "\xe2\x82", "\x7f", "\t", "\\u0041", "\xf0\x9f\x98\x80"};
+    static const char *const pieces[] = {"\\u0000",      "\\ud800",
+                                         "\\udc00",      "\\ud83d\\ude00",
+                                         "\\n",          "\\/",
+                                         "\\\"",         "\\\\",
+                                         "\\x",          "\\u12",
+                                         "\xc3\xa9",     "\xc0\x80",
+                                         "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                                         "\xff",         "\xe2\x82",
+                                         "\x7f",         "\t",
+                                         "\\u0041",      "\xf0\x9f\x98\x80"};
     char text[16];
     const size_t i = choose(tokens, n, "s", rng);
     if (i == SIZE_MAX || tokens[i].n < 2) {
@@ -211,9 +256,9 @@ static void change_inside(fuzz_text *t, const token *tokens, size_t n, fuzz_rng 
 }
 
 static void change_value(fuzz_text *t, const token *tokens, size_t n, fuzz_rng *rng) {
-    static const char *const values[] = {"null", "true", "false", "[]", "{}", "\"\"", "0", "[0,0]",
-                                         "[0]", "[[]]", "{\"a\":1}", "[1,2,3]", "1.0", "NaN",
-                                         "Infinity", "nul", "'a'", ""};
+    static const char *const values[] = {
+        "null", "true",      "false",   "[]",  "{}",  "\"\"",     "0",   "[0,0]", "[0]",
+        "[[]]", "{\"a\":1}", "[1,2,3]", "1.0", "NaN", "Infinity", "nul", "'a'",   ""};
     size_t i = choose(tokens, n, "snw{[", rng);
     if (i == SIZE_MAX) {
         return;
@@ -278,12 +323,23 @@ static void copy_item(fuzz_text *t, const token *tokens, size_t n, fuzz_rng *rng
 
 static void add_member(fuzz_text *t, const token *tokens, size_t n, const char *const *words,
                        fuzz_rng *rng) {
-    static const char *const values[] = {"null", "true", "false", "0", "1", "1.0", "\"default\"",
-                                         "{}", "[]", "[0]", "{\"rope_type\":\"default\"}",
+    static const char *const values[] = {"null",
+                                         "true",
+                                         "false",
+                                         "0",
+                                         "1",
+                                         "1.0",
+                                         "\"default\"",
+                                         "{}",
+                                         "[]",
+                                         "[0]",
+                                         "{\"rope_type\":\"default\"}",
                                          "{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}",
                                          "{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}",
-                                         "{\"quant\":\"int4-g2-sym\"}", "\"silu\"",
-                                         "{\"rope_theta\":10000.0}", "[\"full_attention\"]"};
+                                         "{\"quant\":\"int4-g2-sym\"}",
+                                         "\"silu\"",
+                                         "{\"rope_theta\":10000.0}",
+                                         "[\"full_attention\"]"};
     char word[128];
     char text[256];
     const size_t i = choose(tokens, n, "{", rng);
@@ -292,9 +348,9 @@ static void add_member(fuzz_text *t, const token *tokens, size_t n, const char *
     }
     const bool is_empty = i + 1 < n && tokens[i + 1].kind == '}';
     (void)random_word(word, words, rng);
-    const int len = snprintf(text, sizeof text, "%s:%s%s", word,
-                             values[fuzz_below(rng, sizeof values / sizeof *values)],
-                             is_empty ? "" : ",");
+    const int len =
+        snprintf(text, sizeof text, "%s:%s%s", word,
+                 values[fuzz_below(rng, sizeof values / sizeof *values)], is_empty ? "" : ",");
     (void)fuzz_splice(t, tokens[i].at + 1, 0, text, (size_t)len);
 }
 
@@ -315,8 +371,9 @@ static void nest(fuzz_text *t, const token *tokens, size_t n, fuzz_rng *rng) {
 }
 
 static void raw_bytes(fuzz_text *t, fuzz_rng *rng) {
-    static const char *const pieces[] = {" ", "  ", "\n", "\t", "\r", ",", ":", "}", "{", "]", "[",
-                                         "\"", "/* */", "//", "\xef\xbb\xbf", "\f", "#", "{}"};
+    static const char *const pieces[] = {
+        " ", "  ", "\n",    "\t", "\r",           ",",  ":", "}", "{", "]",
+        "[", "\"", "/* */", "//", "\xef\xbb\xbf", "\f", "#", "{}"};
     const size_t at = fuzz_chance(rng, 3) ? t->n : fuzz_below(rng, (uint32_t)t->n + 1);
     if (fuzz_chance(rng, 6)) {
         (void)fuzz_splice(t, at, 0, "\0", 1);
@@ -383,9 +440,9 @@ static uint64_t dtype_bits(const fuzz_text *t, const token *k) {
     static const struct {
         const char *name;
         uint64_t bits;
-    } table[] = {{"F32", 32}, {"F16", 16}, {"BF16", 16}, {"U8", 8}, {"I8", 8}, {"BOOL", 8},
-                 {"F64", 64}, {"I64", 64}, {"U64", 64}, {"C64", 64}, {"I32", 32}, {"U32", 32},
-                 {"I16", 16}, {"U16", 16}, {"F4", 4}, {"F6_E2M3", 6}, {"F6_E3M2", 6}};
+    } table[] = {{"F32", 32}, {"F16", 16}, {"BF16", 16}, {"U8", 8},      {"I8", 8},     {"BOOL", 8},
+                 {"F64", 64}, {"I64", 64}, {"U64", 64},  {"C64", 64},    {"I32", 32},   {"U32", 32},
+                 {"I16", 16}, {"U16", 16}, {"F4", 4},    {"F6_E2M3", 6}, {"F6_E3M2", 6}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (token_is(t, k, table[i].name)) {
             return table[i].bits;
@@ -436,8 +493,8 @@ static size_t find_ranges(const fuzz_text *t, const token *tokens, size_t n, ran
         if (kind == '}' && depth == 2 && list != SIZE_MAX) {
             const size_t end = value_end(tokens, n, list);
             const size_t at = tokens[list].at;
-            ranges[n_ranges++] = (range){at, tokens[end - 1].at + tokens[end - 1].n - at,
-                                         elements * bits / 8};
+            ranges[n_ranges++] =
+                (range){at, tokens[end - 1].at + tokens[end - 1].n - at, elements * bits / 8};
         }
         depth -= kind == '}' && depth > 0 ? 1 : 0;
         if (depth == 2 && is_key(tokens, n, i) && i + 2 < n) {
@@ -468,8 +525,8 @@ uint64_t fuzz_retile(fuzz_text *header) {
     uint64_t end = total;
     for (size_t i = n_ranges; i-- > 0;) { /* from the back, so that positions stay */
         char list[64];
-        const int len = snprintf(list, sizeof list, "[%" PRIu64 ",%" PRIu64 "]",
-                                 end - ranges[i].size, end);
+        const int len =
+            snprintf(list, sizeof list, "[%" PRIu64 ",%" PRIu64 "]", end - ranges[i].size, end);
         (void)fuzz_splice(header, ranges[i].at, ranges[i].n, list, (size_t)len);
         end -= ranges[i].size;
     }
@@ -488,9 +545,16 @@ static uint64_t load_length(const uint8_t *data) {
 
 /* A length that is wrong: near the right one, near the file's size, or at an edge. */
 static uint64_t broken_length(uint64_t n_header, uint64_t n_file, fuzz_rng *rng) {
-    static const uint64_t edges[] = {0, 1, UINT64_C(1) << 31, UINT64_C(1) << 32,
-                                     UINT64_C(1) << 63, UINT64_MAX, UINT64_MAX - 7, 100000000,
-                                     100000001, UINT64_MAX - 8};
+    static const uint64_t edges[] = {0,
+                                     1,
+                                     UINT64_C(1) << 31,
+                                     UINT64_C(1) << 32,
+                                     UINT64_C(1) << 63,
+                                     UINT64_MAX,
+                                     UINT64_MAX - 7,
+                                     100000000,
+                                     100000001,
+                                     UINT64_MAX - 8};
     switch (fuzz_below(rng, 4)) {
     case 0:
         return n_header + 1;
@@ -504,7 +568,8 @@ static uint64_t broken_length(uint64_t n_header, uint64_t n_file, fuzz_rng *rng)
 }
 
 size_t fuzz_mutate_safetensors(uint8_t *data, size_t n, size_t cap, fuzz_rng *rng) {
-    static const char minimal[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
+    static const char minimal[] =
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
     if (cap < 128) {
         return n;
     }
@@ -534,8 +599,7 @@ size_t fuzz_mutate_safetensors(uint8_t *data, size_t n, size_t cap, fuzz_rng *rn
         data[8 + header.n + i] = i < n_data ? bytes[i] : (uint8_t)(i * 31 + 7);
     }
     const size_t n_file = 8 + header.n + wanted;
-    const uint64_t length =
-        fuzz_chance(rng, 16) ? broken_length(header.n, n_file, rng) : header.n;
+    const uint64_t length = fuzz_chance(rng, 16) ? broken_length(header.n, n_file, rng) : header.n;
     for (unsigned i = 0; i < 8; i++) {
         data[i] = (uint8_t)(length >> (8 * i));
     }
@@ -543,47 +607,3 @@ size_t fuzz_mutate_safetensors(uint8_t *data, size_t n, size_t cap, fuzz_rng *rn
     free(bytes);
     return n_file;
 }
-
-/* ------------------------------------------------------------------ words */
-
-const char *const fuzz_words_safetensors[] = {
-    "__metadata__", "dtype", "shape", "data_offsets", "quant", "int4-g2-sym", "int4-g32-sym",
-    "int4-g0-sym", "int4-g02-sym", "int4-g3-sym", "format", "pt", "a", "b", "", "w.qweight",
-    "w.scales", "BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
-    "F4", "F6_E2M3", "F6_E3M2", "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "C64", "F64",
-    "I64", "U64", "f32", "F128", "model.embed_tokens.weight", "model.norm.weight",
-    "lm_head.weight", "bigram.weight", "model.layers.0.input_layernorm.weight",
-    "model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.q_proj.bias",
-    "model.layers.0.self_attn.q_proj.qweight", "model.layers.0.self_attn.q_proj.scales",
-    "model.layers.1.mlp.up_proj.weight", "model.layers.0.self_attn.rotary_emb.inv_freq", NULL};
-
-const char *const fuzz_words_config[] = {
-    "tl_arch", "llama", "bigram", "tl_tokenizer", "byte", "bpe", "model_type", "mistral",
-    "architectures", "LlamaForCausalLM", "MistralForCausalLM", "vocab_size", "hidden_size",
-    "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-    "head_dim", "max_position_embeddings", "rms_norm_eps", "rope_theta", "rope_scaling",
-    "rope_parameters", "rope_type", "type", "default", "linear", "dynamic", "yarn", "longrope",
-    "llama3", "factor", "partial_rotary_factor", "sliding_window", "use_sliding_window",
-    "layer_types", "full_attention", "sliding_attention", "attention_bias", "mlp_bias", "bias",
-    "qkv_bias", "use_qk_norm", "position_embedding_type", "rope", "absolute", "hidden_act",
-    "hidden_activation", "silu", "swish", "gelu", "tie_word_embeddings", "eos_token_id",
-    "quantization_config", "quantization", "compression_config", "text_config",
-    "num_local_experts", "no_rope_layers", "attn_logit_softcapping", "final_logit_softcapping",
-    "logit_scale", "logits_scaling", "embedding_multiplier", "residual_multiplier",
-    "attention_multiplier", "auto_map", "torch_dtype", "bfloat16", "x", "", NULL};
-
-const char *const fuzz_words_index[] = {
-    "metadata", "total_size", "weight_map", "model-00001-of-00002.safetensors",
-    "model-00002-of-00002.safetensors", "model.safetensors", ".safetensors", "../a.safetensors",
-    "/a.safetensors", "a/b.safetensors", "a\\\\b.safetensors", "a..b.safetensors", "a.safetensors",
-    "b.safetensors", "a", "b", "c", "", "a.bin", NULL};
-
-const char *const fuzz_words_judge[] = {
-    "schema", "ol.vectors/1", "ol.manifest/1", "suite", "generator", "reference", "n_cases",
-    "tolerance", "notes", "groups", "name", "cases", "id", "comment", "flags", "mode", "bits",
-    "max_abs", "bound", "derivation", "bug", "effect", "mutants", "links", "verdict", "accept",
-    "refuse", "status", "FORMAT", "INVALID", "subject", "offset", "twin", "seed", "seq", "skip",
-    "outputs", "values", "purpose", "value", "uniforms", "params", "prompt", "steps", "logits",
-    "logits_of", "f32", "f16", "weights", "n_out", "n_in", "group", "scales", "q", "qweight",
-    "config", "blocks", "envelope", "file", "files", "hex", "text", "byte", "count", "rng",
-    "sampler", "int4", "linear", "greedy", "kv", "safetensors", "model", "0000000000000000", NULL};

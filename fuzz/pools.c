@@ -10,16 +10,16 @@ bool pools_new(pools *p, fuzz_case *f, fuzz_tape *tape) {
     tl_error err = fuzz_error();
     memset(p, 0, sizeof *p);
     p->f = f;
-    p->cfg = (tl_kv_cfg){.n_blocks = fuzz_u8(tape) % POOL_BLOCKS_MAX,
-                         .block_tokens = fuzz_u8(tape) % 5,
-                         .n_layers = fuzz_u8(tape) % 3,
-                         .n_kv_heads = fuzz_u8(tape) % 3,
-                         .head_dim = fuzz_u8(tape) % 5,
-                         .dtype = TL_KV_DTYPE_F16 + (options >> 7),
-                         .format = TL_KV_FORMAT_V1 + ((options >> 6) & 1),
-                         .prefix_cache = (options & 1) == 0 ? TL_PREFIX_CACHE_ON
-                                                            : TL_PREFIX_CACHE_OFF,
-                         .model_tag = (options & 2) == 0 ? 0 : UINT64_C(0x0123456789abcdef)};
+    p->cfg =
+        (tl_kv_cfg){.n_blocks = fuzz_u8(tape) % POOL_BLOCKS_MAX,
+                    .block_tokens = fuzz_u8(tape) % 5,
+                    .n_layers = fuzz_u8(tape) % 3,
+                    .n_kv_heads = fuzz_u8(tape) % 3,
+                    .head_dim = fuzz_u8(tape) % 5,
+                    .dtype = TL_KV_DTYPE_F16 + (options >> 7),
+                    .format = TL_KV_FORMAT_V1 + ((options >> 6) & 1),
+                    .prefix_cache = (options & 1) == 0 ? TL_PREFIX_CACHE_ON : TL_PREFIX_CACHE_OFF,
+                    .model_tag = (options & 2) == 0 ? 0 : UINT64_C(0x0123456789abcdef)};
     const tl_status got = f->tl->kv_pool_new(&p->a, &p->cfg, &err);
     fuzz_check_error(f, "kv_pool_new", got, &err, 0);
     return fuzz_agree(f, "kv_pool_new", got, f->second->kv_pool_new(&p->b, &p->cfg, &err));
@@ -165,8 +165,8 @@ void pools_compare(pools *p) {
     const tl_kv_stats y = p->f->second->kv_pool_stats(p->b);
     if (x.n_free != y.n_free || x.n_cached != y.n_cached || x.n_used != y.n_used ||
         x.n_free + x.n_cached + x.n_used != p->cfg.n_blocks) {
-        (void)fuzz_wrong(p->f, "stats: %u free %u cached %u used, the second has %u %u %u", x.n_free,
-                         x.n_cached, x.n_used, y.n_free, y.n_cached, y.n_used);
+        (void)fuzz_wrong(p->f, "stats: %u free %u cached %u used, the second has %u %u %u",
+                         x.n_free, x.n_cached, x.n_used, y.n_free, y.n_cached, y.n_used);
     }
     for (uint32_t i = 0; i < p->n_slots; i++) {
         compare_slot(p, &p->slots[i]);
@@ -448,8 +448,8 @@ void pools_step(pools *p, fuzz_tape *tape) {
     const tl_status got = call(p, op, tape, &want, &err);
     fuzz_check_error(p->f, names[op], got, &err, 0);
     if (got != want) {
-        (void)fuzz_wrong(p->f, "%s: %s, the second says %s", names[op],
-                         p->f->tl->status_name(got), p->f->tl->status_name(want));
+        (void)fuzz_wrong(p->f, "%s: %s, the second says %s", names[op], p->f->tl->status_name(got),
+                         p->f->tl->status_name(want));
     }
     if (got != TL_OK && !(op == 3)) {
         pools_unchanged(p, names[op], &before);

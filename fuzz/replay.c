@@ -20,9 +20,9 @@
 #define FILE_MAX ((size_t)256 << 20)
 
 static const fuzz_target *const targets[] = {
-    &fuzz_safetensors, &fuzz_index,  &fuzz_config,  &fuzz_checkpoint, &fuzz_kv_import,
-    &fuzz_kv_calls,    &fuzz_quant,  &fuzz_sampler, &fuzz_forward,    &fuzz_golden,
-    &fuzz_frames,      &fuzz_log,    &fuzz_crash};
+    &fuzz_safetensors, &fuzz_index, &fuzz_config,  &fuzz_checkpoint, &fuzz_kv_import,
+    &fuzz_kv_calls,    &fuzz_quant, &fuzz_sampler, &fuzz_forward,    &fuzz_golden,
+    &fuzz_frames,      &fuzz_log,   &fuzz_crash};
 #define N_TARGETS (sizeof targets / sizeof *targets)
 
 static const fuzz_target *find_target(const char *name) {

@@ -3,8 +3,9 @@
  *
  * Both implementations must refuse a batch with the same status, or give logits, hidden states and
  * slabs within the bound of the pages (they sum in different orders). The same batch again, by the
- * portable kernels, gives the same bits. A refused batch leaves the pool as it was. The models are made here, once: two llamas (F32 untied; BF16 tied with wide heads), one of them
- * quantized at load, and a bigram.
+ * portable kernels, gives the same bits. A refused batch leaves the pool as it was. The models are
+ * made here, once: two llamas (F32 untied; BF16 tied with wide heads), one of them quantized at
+ * load, and a bigram.
  *
  * Source: conformance/spec/forward.md. */
 #include "pools.h"
@@ -61,8 +62,8 @@ typedef struct writer {
 static void add_number(writer *w, const char *dtype) {
     const uint32_t r = fuzz_next(&w->rng);
     const uint32_t bits = (r & 0x807fffff) | (123 + (r >> 23) % 5) << 23;
-    const uint32_t half = ((bits >> 16) & 0x8000) |
-                          ((((bits >> 23) & 0xff) - 112) << 10 | ((bits >> 13) & 0x3ff));
+    const uint32_t half =
+        ((bits >> 16) & 0x8000) | ((((bits >> 23) & 0xff) - 112) << 10 | ((bits >> 13) & 0x3ff));
     const bool is_f32 = strcmp(dtype, "F32") == 0;
     const uint32_t v = is_f32 ? bits : strcmp(dtype, "BF16") == 0 ? bits >> 16 : half;
     for (unsigned i = 0; i < (is_f32 ? 4 : 2); i++) {
@@ -77,10 +78,10 @@ static void add(writer *w, const recipe *r, const char *name, size_t rows, size_
         add_number(w, r->dtype);
     }
     (void)snprintf(shape, sizeof shape, cols == 0 ? "%zu" : "%zu,%zu", rows, cols);
-    w->n_header += (size_t)snprintf(
-        w->header + w->n_header, sizeof w->header - w->n_header,
-        "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
-        w->n_header == 1 ? "" : ",", name, r->dtype, shape, begin, w->n_data);
+    w->n_header +=
+        (size_t)snprintf(w->header + w->n_header, sizeof w->header - w->n_header,
+                         "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
+                         w->n_header == 1 ? "" : ",", name, r->dtype, shape, begin, w->n_data);
 }
 
 static void add_layer(writer *w, const recipe *r, size_t layer) {
@@ -89,10 +90,10 @@ static void add_layer(writer *w, const recipe *r, size_t layer) {
     const struct {
         const char *name;
         size_t rows, cols;
-    } parts[] = {{"input_layernorm", r->d, 0},        {"post_attention_layernorm", r->d, 0},
-                 {"self_attn.q_proj", q, r->d},       {"self_attn.k_proj", kv, r->d},
-                 {"self_attn.v_proj", kv, r->d},      {"self_attn.o_proj", r->d, q},
-                 {"mlp.gate_proj", r->inter, r->d},   {"mlp.up_proj", r->inter, r->d},
+    } parts[] = {{"input_layernorm", r->d, 0},      {"post_attention_layernorm", r->d, 0},
+                 {"self_attn.q_proj", q, r->d},     {"self_attn.k_proj", kv, r->d},
+                 {"self_attn.v_proj", kv, r->d},    {"self_attn.o_proj", r->d, q},
+                 {"mlp.gate_proj", r->inter, r->d}, {"mlp.up_proj", r->inter, r->d},
                  {"mlp.down_proj", r->d, r->inter}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char name[96];

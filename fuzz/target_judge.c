@@ -82,7 +82,8 @@ static void check_in_folder(fuzz_case *f, const char *name, const uint8_t *data,
 
 static void run_golden(fuzz_case *f, const uint8_t *data, size_t n) {
     json_error_t error;
-    json_t *doc = json_loadb((const char *)data, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    json_t *doc =
+        json_loadb((const char *)data, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     const char *schema = json_string_value(json_object_get(doc, "schema"));
     if (schema != NULL && strcmp(schema, "ol.manifest/1") == 0) {
         check_in_folder(f, "MANIFEST.json", data, n);
@@ -164,7 +165,8 @@ static void run_frames(fuzz_case *f, const uint8_t *data, size_t n) {
         return;
     }
     while ((status = ol_wire_read(fd, &frame)) == OL_WIRE_OK) {
-        if (at + 4 + frame.len > n || (frame.len > 0 && memcmp(frame.bytes, data + at + 4, frame.len))) {
+        if (at + 4 + frame.len > n ||
+            (frame.len > 0 && memcmp(frame.bytes, data + at + 4, frame.len))) {
             (void)fuzz_wrong(f, "frames: the frame at %zu is not what was sent", at);
         } else {
             check_frame(f, &frame);
@@ -278,9 +280,16 @@ static void run_log(fuzz_case *f, const uint8_t *data, size_t n) {
     size_t at = 0;
     for (size_t k = 0; k < OL_N_TESTS; k++) {
         ol_test_def *def = &run->setup.catalog.tests[k];
-        *def = (ol_test_def){.number = k + 1, .name = "a_test", .kinds = kinds, .suites = none,
-                             .mutants = none, .module = "kv", .clause = "kv#ids", .title = "t",
-                             .why = "w", .pitfall = "p"};
+        *def = (ol_test_def){.number = k + 1,
+                             .name = "a_test",
+                             .kinds = kinds,
+                             .suites = none,
+                             .mutants = none,
+                             .module = "kv",
+                             .clause = "kv#ids",
+                             .title = "t",
+                             .why = "w",
+                             .pitfall = "p"};
         if (at < n) {
             run->selected[k] = true;
             run->n_selected++;

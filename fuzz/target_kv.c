@@ -1,4 +1,5 @@
-/* target_kv.c: sequences of calls on a pool (fuzz_kv_calls), and foreign envelopes (fuzz_kv_import).
+/* target_kv.c: sequences of calls on a pool (fuzz_kv_calls), and foreign envelopes
+ * (fuzz_kv_import).
  *
  * The two pools must answer alike and be alike after every sequence. An envelope is taken or
  * refused with the same status; a refused one leaves the pool as it was, slabs included; what was
@@ -45,7 +46,8 @@ static void import(pools *p, const uint8_t *bytes, size_t n, size_t ids_cap) {
     pool_picture before = pools_picture(p);
     memset(ids_a, 0xa5, ids_cap * sizeof *ids_a);
     const tl_status got = p->f->tl->kv_pool_import(p->a, bytes, n, ids_a, ids_cap, &n_a, &err);
-    const tl_status want = p->f->second->kv_pool_import(p->b, bytes, n, ids_b, ids_cap, &n_b, &other);
+    const tl_status want =
+        p->f->second->kv_pool_import(p->b, bytes, n, ids_b, ids_cap, &n_b, &other);
     fuzz_check_error(p->f, "import", got, &err, n);
     if (fuzz_agree(p->f, "import", got, want)) {
         if (n_a != n_b) {
@@ -125,7 +127,8 @@ static void seal(uint8_t *e, size_t n, fuzz_rng *rng) {
 
 /* A field of the header or of a record, or a byte. */
 static void change_field(uint8_t *e, size_t n, fuzz_rng *rng) {
-    static const uint32_t values[] = {0, 1, 2, 3, 4, 16, 0x7fffffff, 0x80000000, 0xffffffff, 64, 65};
+    static const uint32_t values[] = {0,          1,          2,          3,  4, 16,
+                                      0x7fffffff, 0x80000000, 0xffffffff, 64, 65};
     const uint32_t value = values[fuzz_below(rng, sizeof values / sizeof *values)];
     if (fuzz_chance(rng, 3)) {
         store_u32(e + 4 * fuzz_below(rng, 14), value);

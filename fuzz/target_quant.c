@@ -123,13 +123,12 @@ static void check_product(fuzz_case *f, const tl_qlinear *a, const tl_qlinear *b
         f->second->work_new(&work_b, isa, a->n_in, NULL) != TL_OK) {
         (void)fuzz_wrong(f, "there is no working memory for rows of %zu", a->n_in);
     } else {
-        const tl_status got = f->tl->qlinear_forward(a, begin, end, x, m * a->n_in, m, y,
-                                                     m * a->n_out, work_a, &err);
+        const tl_status got =
+            f->tl->qlinear_forward(a, begin, end, x, m * a->n_in, m, y, m * a->n_out, work_a, &err);
         fuzz_check_error(f, "qlinear_forward", got, &err, 0);
-        const bool good =
-            fuzz_agree(f, "qlinear_forward", got,
-                       f->second->qlinear_forward(b, begin, end, x, m * a->n_in, m, z,
-                                                  m * a->n_out, work_b, NULL));
+        const bool good = fuzz_agree(f, "qlinear_forward", got,
+                                     f->second->qlinear_forward(b, begin, end, x, m * a->n_in, m, z,
+                                                                m * a->n_out, work_b, NULL));
         check_outputs(f, a, w, x, y, m, good ? begin : 0, good ? end : 0);
     }
     f->tl->work_free(work_a);
@@ -151,8 +150,7 @@ static void compare_quantized(fuzz_case *f, const tl_qlinear *a, const tl_qlinea
     float *x = fuzz_alloc(n * sizeof *x);
     float *y = fuzz_alloc(n * sizeof *y);
     if (f->tl->qlinear_dequantize(a, x, n, NULL) != TL_OK ||
-        f->second->qlinear_dequantize(b, y, n, NULL) != TL_OK ||
-        memcmp(x, y, n * sizeof *x) != 0) {
+        f->second->qlinear_dequantize(b, y, n, NULL) != TL_OK || memcmp(x, y, n * sizeof *x) != 0) {
         (void)fuzz_wrong(f, "qlinear_dequantize: other bits");
     }
     check_product(f, a, b, x, tape);

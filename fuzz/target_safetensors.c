@@ -127,7 +127,7 @@ static void compare_f32(fuzz_case *f, const tl_safetensors *a, const tl_safetens
     const tl_status want =
         f->second->safetensors_f32(b, info->name, shape, info->n_dims, y, n, NULL);
     fuzz_check_error(f, "safetensors_f32", got, &err, n_bytes);
-    if (got != want || memcmp(x, y, n * sizeof *x) != 0) {
+    if (got != want || !fuzz_same_floats(x, y, n)) {
         (void)fuzz_wrong(f, "f32 of '%.60s': %s, the second says %s, or other bits", info->name,
                          f->tl->status_name(got), f->tl->status_name(want));
     }

@@ -24,8 +24,10 @@ typedef struct question {
 } question;
 
 static double any_double(fuzz_tape *tape, double usual) {
-    static const double edges[] = {0.0, 1.0, -0.0, 0.5, 0.9, 1e-5, 9.999e-6, 2.0, -1.0, 1e300, 1e-300,
-                                   0.1, 0.999999999999, 1.0000000000000002, 5e-324, 100.0};
+    static const double edges[] = {
+        0.0,    1.0,  -0.0,  0.5,    0.9, 1e-5,           9.999e-6,
+        2.0,    -1.0, 1e300, 1e-300, 0.1, 0.999999999999, 1.0000000000000002,
+        5e-324, 100.0};
     const uint8_t byte = fuzz_u8(tape);
     if (byte < 96) {
         return usual;

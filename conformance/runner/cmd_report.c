@@ -1,5 +1,5 @@
-/* cmd_report.c: `ol report`, `start`, `mutants`, `fuzz` and `coverage`: commands that are scripts of
- * the project. No engine runs in them. */
+/* cmd_report.c: `ol report`, `start`, `mutants`, `fuzz` and `coverage`: commands that are scripts
+ * of the project. No engine runs in them. */
 #include "commands.h"
 #include "views.h"
 

@@ -22,7 +22,7 @@ only_tl() {
   nm -D --defined-only build/release/lib/libtl.so | awk '$3 !~ /^tl_/ {print; bad = 1} END {exit bad}'
 }
 all_declared() { # what the headers declare is exported, and nothing else
-  sed -n 's/.*[ *]\(tl_[a-z0-9_]*\)(.*/\1/p' engine/include/tl/*.h | sort -u >"$root/declared"
+  grep -ohE 'tl_[a-z0-9_]+\(' engine/include/tl/*.h | tr -d '(' | sort -u >"$root/declared"
   nm -D --defined-only build/release/lib/libtl.so | awk '{print $3}' | sort -u >"$root/exported"
   comm -13 "$root/declared" "$root/exported" | awk '{print "exported, not declared: " $0; bad = 1} END {exit bad}'
 }

@@ -5,7 +5,8 @@
  *
  * Linked with wraps of the calls below (engine.mk); jansson takes the same memory.
  *
- * Source: engine/include/tl/base.h, the rule on failure; conformance/spec/safetensors.md, rule 1. */
+ * Source: engine/include/tl/base.h, the rule on failure; conformance/spec/safetensors.md, rule 1.
+ * */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
