@@ -113,9 +113,12 @@ def reached(tree):
     """{file: set of lines} of one item, as gcov tells it."""
     data = [os.path.join(folder, f) for folder, _, files in os.walk(tree) for f in files if f.endswith(".gcda")]
     found = {}
-    # gcov names the source as the compiler was given it, relative to the root.
-    for text in run(["gcov", "-j", "-t", *data]).stdout.splitlines() if data else []:
-        for file in json.loads(text)["files"] if text.startswith("{") else []:
+    # gcov writes one document after the other, and its warnings between them. Sources are named as the compiler was
+    # given them, relative to the root.
+    text, decoder, at = run(["gcov", "-j", "-t", *data]).stdout if data else "", json.JSONDecoder(), 0
+    while (at := text.find('{"', at)) >= 0:
+        document, at = decoder.raw_decode(text, at)
+        for file in document["files"]:
             if file["file"].startswith(("engine/src/", "conformance/")):
                 lines = found.setdefault(file["file"], set())
                 lines.update(line["line_number"] for line in file["lines"] if line["count"] > 0)
