@@ -225,7 +225,8 @@ bool ol_catalog_load(ol_catalog *catalog, const char *path, ol_fault *fault) {
     size_t n_bytes = 0;
     char *bytes = ol_read_file(path, CATALOG_BYTES_MAX, &n_bytes);
     if (bytes == NULL) {
-        return ol_fault_set(fault, OL_EXIT_GOLDEN, "catalogue: %s: %s", path, strerror(errno));
+        return ol_fault_set(fault, ol_exit_of_file(errno), "catalogue: %s: %s", path,
+                            strerror(errno));
     }
     ol_sha256 hash;
     ol_sha256_init(&hash);

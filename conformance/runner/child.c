@@ -161,7 +161,10 @@ static void become(const ol_engine *engine, const ol_cage *cage, const char *loc
     const char *step = "descriptors";
     char *env[N_ENV + 1];
     char texts[2][4200];
+    /* Where to say what failed: when there are too few descriptors, it was not moved. */
+    int status = pipes->status[1];
     if (lay_descriptors(pipes, engine->interactive)) {
+        status = FD_STATUS;
         fill_env(env, texts, cage->dir, locale);
         char *path = ol_cage_exec_path(engine->argv[0]);
         /* Its own group, and no terminal; in a debugger the terminal is the point. */
@@ -176,7 +179,7 @@ static void become(const ol_engine *engine, const ol_cage *cage, const char *loc
     }
     char text[256];
     int n = snprintf(text, sizeof text, "%s: %s", step, strerror(errno));
-    if (n > 0 && write(FD_STATUS, text, (size_t)n) != n) {
+    if (n > 0 && write(status, text, (size_t)n) != n) {
         _exit(126);
     }
     _exit(127);

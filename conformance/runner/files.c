@@ -318,7 +318,7 @@ static void copy_file(ol_test *t, const char *from, const char *to) {
     static uint8_t block[1 << 16];
     FILE *in = fopen(from, "rbe");
     if (in == NULL) {
-        ol_leave_fault(t, OL_EXIT_GOLDEN, "%s: %s", from, strerror(errno));
+        ol_leave_fault(t, ol_exit_of_file(errno), "%s: %s", from, strerror(errno));
     }
     FILE *out = create(t, to);
     size_t n = 0;
@@ -363,7 +363,7 @@ uint8_t *ol_model_file(ol_test *t, const ol_case *c, const char *model, const ch
     }
     char *bytes = ol_read_file(ol_text(t, "%s/%s/%s", source->dir, model, file), MODEL_FILE_MAX, n);
     if (bytes == NULL) {
-        ol_leave_fault(t, OL_EXIT_GOLDEN, "%s/%s/%s: %s", source->dir, model, file,
+        ol_leave_fault(t, ol_exit_of_file(errno), "%s/%s/%s: %s", source->dir, model, file,
                        strerror(errno));
     }
     uint8_t *copy = ol_alloc(t, *n + 1);

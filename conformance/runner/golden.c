@@ -477,8 +477,11 @@ bool ol_probe_check(const char *dir, ol_fault *fault) {
     if (bytes == NULL && errno == ENOENT) {
         return true; /* a folder without sampler cases needs none; the manifest tells a lost one */
     }
-    json_error_t error = {.line = 0, .text = "cannot be read"};
-    json_t *doc = bytes == NULL ? NULL : json_loadb(bytes, n_bytes, JSON_REJECT_DUPLICATES, &error);
+    if (bytes == NULL) {
+        return ol_fault_set(fault, ol_exit_of_file(errno), "%s: %s", path, strerror(errno));
+    }
+    json_error_t error;
+    json_t *doc = json_loadb(bytes, n_bytes, JSON_REJECT_DUPLICATES, &error);
     free(bytes);
     if (doc == NULL) {
         return ol_fault_set(fault, OL_EXIT_GOLDEN, "%s: line %d: %s", path, error.line, error.text);

@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <jansson.h>
+
 static const struct {
     int code;
     const char *meaning;
@@ -98,6 +100,28 @@ bool ol_class_parse(const char *name, ol_class *c) {
     return false;
 }
 
+static bool memory_was_refused;
+
+static void *watched_malloc(size_t n) {
+    void *block = malloc(n);
+    memory_was_refused = memory_was_refused || block == NULL;
+    return block;
+}
+
+void ol_watch_memory(void) {
+    json_set_alloc_funcs(watched_malloc, free);
+}
+
+int ol_exit_of_file(int error_number) {
+    static const int wants[] = {ENOMEM, EMFILE, ENFILE, EIO, EINTR};
+    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+        if (error_number == wants[i]) {
+            return OL_EXIT_INTERNAL;
+        }
+    }
+    return OL_EXIT_GOLDEN;
+}
+
 bool ol_fault_set(ol_fault *fault, int exit_code, const char *fmt, ...) {
     if (fault->exit_code == 0) {
         va_list args;
@@ -105,6 +129,10 @@ bool ol_fault_set(ol_fault *fault, int exit_code, const char *fmt, ...) {
         fault->exit_code = exit_code;
         (void)vsnprintf(fault->text, sizeof fault->text, fmt, args);
         va_end(args);
+        if (exit_code == OL_EXIT_GOLDEN && memory_was_refused) {
+            fault->exit_code = OL_EXIT_INTERNAL;
+            ol_format(fault->text, sizeof fault->text, "out of memory while goldens were read");
+        }
     }
     return false;
 }

@@ -82,7 +82,16 @@ typedef struct ol_fault {
     char text[8192]; /* long enough for the first lines of a compiler */
 } ol_fault;
 
-/* Note a fault unless there is one; always false, so that a failing function ends in one line. */
+/* From here on, notice when jansson is refused memory. It then calls a sound text broken, which
+ * must not be laid at a golden's door. */
+void ol_watch_memory(void);
+
+/* The exit code of a file of ours that cannot be read: broken, unless it is the machine that lacks
+ * something. */
+int ol_exit_of_file(int error_number);
+
+/* Note a fault unless there is one; always false, so that a failing function ends in one line. A
+ * broken golden after memory was refused is our own fault. */
 bool ol_fault_set(ol_fault *fault, int exit_code, const char *fmt, ...) OL_FORMAT(3, 4);
 
 /* snprintf that cannot fail and always ends the text. */

@@ -101,6 +101,32 @@ static bool fill_descriptors(void) {
     return fd >= 0 && close(fd) == 0;
 }
 
+static int run_command(int argc, char **argv) {
+    const char *name = argv[1];
+    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        return usage(stdout);
+    }
+    if (strcmp(name, "--version") == 0) {
+        (void)printf("ol " OL_HARNESS_VERSION "\n");
+        return OL_EXIT_PASS;
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strcmp(name, commands[i].name) == 0) {
+            return commands[i].run(argc, argv);
+        }
+    }
+    return unknown(name);
+}
+
+/* Words that were lost, on a full disk or to a reader who left, are no success. */
+static int check_output(int code) {
+    if (fflush(stdout) == 0 && ferror(stdout) == 0) {
+        return code;
+    }
+    (void)fprintf(stderr, "ol: standard output cannot be written\n");
+    return ol_exit_worse(code, OL_EXIT_INTERNAL);
+}
+
 int main(int argc, char **argv) {
     if (!fill_descriptors()) {
         return OL_EXIT_INTERNAL;
@@ -110,18 +136,6 @@ int main(int argc, char **argv) {
     }
     (void)signal(SIGPIPE, SIG_IGN);
     close_memory();
-    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
-        strcmp(argv[1], "-h") == 0) {
-        return usage(stdout);
-    }
-    if (strcmp(argv[1], "--version") == 0) {
-        (void)printf("ol " OL_HARNESS_VERSION "\n");
-        return OL_EXIT_PASS;
-    }
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        if (strcmp(argv[1], commands[i].name) == 0) {
-            return commands[i].run(argc, argv);
-        }
-    }
-    return unknown(argv[1]);
+    ol_watch_memory();
+    return check_output(run_command(argc, argv));
 }

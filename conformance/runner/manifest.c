@@ -125,7 +125,7 @@ bool ol_manifest_load(ol_manifest *m, const char *dir, ol_fault *fault) {
     ol_format(path, sizeof path, "%s/" MANIFEST_NAME, dir);
     char *bytes = ol_read_file(path, MANIFEST_BYTES_MAX, &n_bytes);
     if (bytes == NULL) {
-        return ol_fault_set(fault, OL_EXIT_GOLDEN, "%s: %s", path, strerror(errno));
+        return ol_fault_set(fault, ol_exit_of_file(errno), "%s: %s", path, strerror(errno));
     }
     ol_sha256 hash;
     ol_sha256_init(&hash);
@@ -174,7 +174,7 @@ static bool check_file(const ol_manifest *m, const char *dir, const char *path, 
     uint64_t n_bytes = 0;
     ol_format(full, sizeof full, "%s/%s", dir, path);
     if (!ol_sha256_file(full, &n_bytes, sha256)) {
-        return ol_fault_set(fault, OL_EXIT_GOLDEN, "%s: %s", full, strerror(errno));
+        return ol_fault_set(fault, ol_exit_of_file(errno), "%s: %s", full, strerror(errno));
     }
     if (n_bytes != entry->n_bytes) {
         return ol_fault_set(fault, OL_EXIT_GOLDEN, "%s: it has %llu bytes, the manifest says %llu",
@@ -204,7 +204,7 @@ static bool walk_entry(const ol_manifest *m, const char *dir, const char *path, 
     }
     ol_format(full, sizeof full, "%s/%s", dir, path);
     if (lstat(full, &info) != 0) {
-        return ol_fault_set(fault, OL_EXIT_GOLDEN, "%s: %s", full, strerror(errno));
+        return ol_fault_set(fault, ol_exit_of_file(errno), "%s: %s", full, strerror(errno));
     }
     if (S_ISDIR(info.st_mode)) {
         return walk(m, dir, path, depth + 1, n_found, fault);
@@ -223,7 +223,7 @@ static bool walk(const ol_manifest *m, const char *dir, const char *below, int d
     ol_format(full, sizeof full, "%s%s%s", dir, below[0] == '\0' ? "" : "/", below);
     DIR *open_dir = depth > DEPTH_MAX ? NULL : opendir(full);
     if (open_dir == NULL) {
-        return ol_fault_set(fault, OL_EXIT_GOLDEN, "%s: %s", full,
+        return ol_fault_set(fault, ol_exit_of_file(errno), "%s: %s", full,
                             depth > DEPTH_MAX ? "nested too deep" : strerror(errno));
     }
     bool ok = true;

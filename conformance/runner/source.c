@@ -14,7 +14,7 @@ json_t *ol_source_load(const ol_source *source, const char *name, ol_fault *faul
     ol_format(path, sizeof path, "%s/%s", source->dir, name);
     char *bytes = ol_read_file(path, OL_VECTORS_BYTES_MAX, &n_bytes);
     if (bytes == NULL) {
-        (void)ol_fault_set(fault, OL_EXIT_GOLDEN, "%s: %s", path, strerror(errno));
+        (void)ol_fault_set(fault, ol_exit_of_file(errno), "%s: %s", path, strerror(errno));
         return NULL;
     }
     json_error_t error;
@@ -128,7 +128,7 @@ static bool fill(ol_source *source, const ol_manifest *manifest, ol_fault *fault
 bool ol_source_open(ol_source *source, const char *dir, ol_fault *fault) {
     *source = (ol_source){.dir = realpath(dir, NULL)};
     if (source->dir == NULL) {
-        return ol_fault_set(fault, OL_EXIT_GOLDEN, "goldens: %s: %s", dir, strerror(errno));
+        return ol_fault_set(fault, ol_exit_of_file(errno), "goldens: %s: %s", dir, strerror(errno));
     }
     ol_manifest manifest;
     bool ok = ol_manifest_load(&manifest, source->dir, fault);

@@ -185,6 +185,7 @@ def stages():
         Stage("build clang", build("clang", "all")),
         Stage("24 tests, clang", lambda: judged("clang"), "build clang"),
         Stage("reports", python("conformance/report/test_report.py"), "build gcc"),
+        Stage("faults", python(tools + "faults.py"), "build gcc"),
         Stage("fuzz corpora", lambda: counted(["make", "-s", "-j", JOBS, "fuzz-replay"]), "build gcc"),
         Stage("start", python("conformance/start/test_start.py"), "build gcc"),
         Stage("examples", python("conformance/examples/test_examples.py"), "build gcc"),

@@ -1,0 +1,298 @@
+#!/usr/bin/python3
+"""The judge and the engine on a machine that fails: no memory, no descriptors, no processes, no disk, killed at any
+moment, stopped and continued, a reader that sleeps or leaves, a testee whose bytes come one by one.
+
+    faults.py [BUILD]        BUILD (build/release) holds bin/ol, bin/ol-host, bin/tl-hello
+
+What is asked: a right engine is never called wrong; whoever cannot go on says why and ends with the code for it; a
+report is the old one or a whole new one; nothing is left running. Ends with `N passed, N failed, N skipped`.
+Standard library only.
+"""
+import glob
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build/release"))
+OL, HELLO = os.path.join(BUILD, "bin/ol"), os.path.join(BUILD, "bin/tl-hello")
+BIGRAM = os.path.join(ROOT, "goldens/models/bigram")
+QUICK = ["check", "L10.1", "--only", "hand_example_sampling", "--only", "pcg32_reference_vectors", "-j", "2"]
+PASS, INTERNAL = 0, 70
+MIB = 1 << 20
+
+
+class Fault(Exception):
+    """What was found, in words."""
+
+
+def need(condition, words):
+    if not condition:
+        raise Fault(words)
+
+
+def run(command, limits=(), **more):
+    """Run with resource limits in the new process. stdin is empty, outputs are caught unless given."""
+    def set_limits():
+        for what, value in limits:
+            resource.setrlimit(what, (value, value))
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True,
+               "errors": "replace", "timeout": 300, "cwd": ROOT, "check": False, "restore_signals": True, **more}
+    return subprocess.run(command, preexec_fn=set_limits, **options)
+
+
+def classes(text):
+    """The classes in the table of a text report."""
+    return re.findall(r"^(?:hand_example_sampling|pcg32_reference_vectors) +\S+ +(\S+)", text, re.M)
+
+
+def check_judged(done, what):
+    """A run in want: it passed, or it says that the judge could not do its work, or that memory lacked."""
+    need(done.returncode >= 0, f"{what}: ol was ended by signal {-done.returncode}")
+    if done.returncode == PASS:
+        need(classes(done.stdout) == ["pass", "pass"], f"{what}: passed without its tests:\n{done.stdout}")
+        return True
+    words = done.stdout + done.stderr
+    need(words.strip() != "", f"{what}: exit code {done.returncode} and not a word")
+    if done.returncode == 1:
+        wrong = [c for c in classes(done.stdout) if c not in ("pass", "resource", "harness-error")]
+        need(not wrong, f"{what}: a right engine is called {wrong}:\n{done.stdout}")
+    else:
+        # 127: the loader had no room for the libraries; 3: the engine's process had none.
+        need(done.returncode in (INTERNAL, 127, 3), f"{what}: exit code {done.returncode}: {words}")
+    return False
+
+
+# ------------------------------------------------------------------ the tests
+
+
+def engine_in_a_tiny_address_space(_):
+    right = run([HELLO, BIGRAM, "a"])
+    need(right.returncode == 0, f"tl-hello: {right.stderr}")
+    outcomes = set()
+    for mib in [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 48, 64, 128]:
+        done = run([HELLO, BIGRAM, "a"], [(resource.RLIMIT_AS, mib * MIB)])
+        # Below some MiB the kernel itself ends a program that it cannot even begin.
+        begins = done.stderr != "" or done.stdout != ""
+        need(done.returncode >= 0 or (not begins and mib < 4), f"{mib} MiB: ended by signal {-done.returncode}")
+        need(done.returncode != 0 or done.stdout == right.stdout, f"{mib} MiB: another output: {done.stdout}")
+        need(done.returncode == 0 or done.stderr != "" or not begins, f"{mib} MiB: not a word")
+        outcomes.add(done.returncode == 0)
+    need(outcomes == {True, False}, "the sweep met only one end")
+
+
+def judge_in_a_tiny_address_space(_):
+    outcomes = {check_judged(run([OL, *QUICK], [(resource.RLIMIT_AS, mib * MIB)]), f"{mib} MiB")
+                for mib in [4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 256]}
+    need(outcomes == {True, False}, "the sweep met only one end")
+
+
+def judge_without_descriptors(_):
+    outcomes = {check_judged(run([OL, *QUICK], [(resource.RLIMIT_NOFILE, n)]), f"{n} descriptors")
+                for n in [3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 64]}
+    need(outcomes == {True, False}, "the sweep met only one end")
+
+
+def judge_without_processes(folder):
+    if os.geteuid() != 0:
+        return "needs root, to become a user of whom nothing runs"
+    os.chmod(folder, 0o777)
+    for n in (1, 2, 3, 4):
+        done = run([OL, *QUICK], [(resource.RLIMIT_NPROC, n)], user=65531, group=65531, extra_groups=[],
+                   env={**os.environ, "TMPDIR": folder})
+        check_judged(done, f"{n} processes")
+    return None
+
+
+def judge_stopped_and_continued(_):
+    """Each continuation ends a poll or a read with EINTR."""
+    child = subprocess.Popen([OL, "check", "L10.1", "--only", "kv_pool_b*", "--only", "sampler*", "-j", "2"], cwd=ROOT,
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True)
+    rounds = 0
+    while child.poll() is None and rounds < 200:
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            if child.poll() is None:
+                os.killpg(child.pid, number)
+            time.sleep(0.01)
+        rounds += 1
+    output = child.communicate(timeout=120)[0]
+    need(child.returncode == PASS, f"exit code {child.returncode} after {rounds} stops:\n{output}")
+    need(rounds > 5, "it was over before it could be stopped")
+
+
+def reader_sleeps(_):
+    """A pipe of one page that nobody empties for a while."""
+    reader, writer = os.pipe()
+    import fcntl  # pylint: disable=import-outside-toplevel
+    fcntl.fcntl(writer, 1031, 4096)  # F_SETPIPE_SZ
+    child = subprocess.Popen([OL, *QUICK, "--report", "jsonl"], cwd=ROOT, stdout=writer, stderr=subprocess.DEVNULL)
+    os.close(writer)
+    time.sleep(2)
+    with open(reader, encoding="utf-8") as pipe:
+        text = pipe.read()
+    need(child.wait(60) == PASS, f"exit code {child.returncode}")
+    records = [json.loads(line) for line in text.splitlines()]
+    need(records[-1]["kind"] == "footer", "the log has no footer")
+
+
+def reader_leaves(_):
+    reader, writer = os.pipe()
+    child = subprocess.Popen([OL, *QUICK], cwd=ROOT, stdout=writer, stderr=subprocess.DEVNULL)
+    os.close(writer)
+    os.close(reader)
+    need(child.wait(60) != PASS, "output that went nowhere is called a pass")
+
+
+def old_report(path):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("the old one\n")
+
+
+def read(path):
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def check_whole(folder):
+    """Each report is the old one, or whole: as its format demands, with its end."""
+    log, junit = read(os.path.join(folder, "log.jsonl")), read(os.path.join(folder, "junit.xml"))
+    kinds = set()
+    if log != "the old one\n":
+        records = [json.loads(line) for line in log.splitlines()]
+        need(log.endswith("\n") and records[0]["kind"] == "header", "a log that was cut")
+        kinds.add("log whole" if records[-1]["kind"] == "footer" else "log stub")
+    if junit != "the old one\n":
+        tree = xml.etree.ElementTree.fromstring(junit)
+        kinds.add(f"junit {tree.tag}")
+    return kinds
+
+
+def reports(folder):
+    return ["--report", f"jsonl:{folder}/log.jsonl", "--report", f"junit:{folder}/junit.xml"]
+
+
+def killed_at_any_moment(folder):
+    seen, draw = set(), random.Random(1)
+    begin = time.monotonic()
+    need(run([OL, *QUICK, *reports(folder)]).returncode == PASS, "the run to measure did not pass")
+    whole_s = time.monotonic() - begin
+    for _ in range(40):
+        for name in ("log.jsonl", "junit.xml"):
+            old_report(os.path.join(folder, name))
+        child = subprocess.Popen([OL, *QUICK, *reports(folder)], cwd=ROOT, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL)
+        time.sleep(draw.uniform(0, 1.2 * whole_s))
+        child.kill()
+        child.wait()
+        seen |= check_whole(folder)
+    need(seen, "every kill came before the first report")
+    time.sleep(1)
+    need(not survivors(), f"still running: {survivors()}")
+
+
+def survivors():
+    """Processes of engines of this build whose judge is gone."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/status"):
+        try:
+            text = read(path)
+            exe = os.readlink(os.path.join(os.path.dirname(path), "exe"))
+        except OSError:
+            continue
+        if re.search(r"^PPid:\t1$", text, re.M) and exe.startswith("/") and "/ol-" in exe and exe.endswith("ol-host"):
+            found.append(exe)
+    return found
+
+
+def no_room_for_reports(folder):
+    """The size of a file is limited, and the signal for it ignored: write fails with EFBIG half way."""
+    for name in ("log.jsonl", "junit.xml"):
+        old_report(os.path.join(folder, name))
+    ignore = lambda: (signal.signal(signal.SIGXFSZ, signal.SIG_IGN),  # noqa: E731
+                      resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700)))
+    done = subprocess.run([OL, *QUICK, *reports(folder)], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=120, check=False, preexec_fn=ignore, restore_signals=False)
+    need(done.returncode == INTERNAL, f"exit code {done.returncode}: {done.stdout}{done.stderr}")
+    need(not check_whole(folder), "an old report is gone")
+    need(not glob.glob(os.path.join(folder, "*.tmp-*")), "a temporary file was left")
+
+
+def full_device(folder):
+    done = run([OL, *QUICK, "--report", "jsonl:/dev/full"])
+    need(done.returncode == INTERNAL, f"a log to a full device ends with {done.returncode}")
+    need("space" in done.stdout + done.stderr, f"the reason is not said: {done.stderr}")
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = run([OL, *QUICK], stdout=full)
+    need(done.returncode != PASS, "a text that could not be written is called a pass")
+    _ = folder
+
+
+def full_file_system(folder):
+    if os.geteuid() != 0:
+        return "needs root, to mount a small file system"
+    if run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", folder]).returncode != 0:
+        return "a file system cannot be mounted here"
+    try:
+        for name in ("log.jsonl", "junit.xml"):
+            old_report(os.path.join(folder, name))
+        done = run([OL, *QUICK, *reports(folder)])
+        need(done.returncode == INTERNAL, f"exit code {done.returncode}: {done.stdout}{done.stderr}")
+        check_whole(folder)
+        need(not glob.glob(os.path.join(folder, "*.tmp-*")), "a temporary file was left")
+    finally:
+        run(["umount", folder])
+    return None
+
+
+def bytes_one_by_one(folder):
+    """A testee whose every read takes at most 5 bytes and every write gives at most 7."""
+    examples = os.path.join(ROOT, "conformance/examples")
+    shutil.copytree(os.path.join(examples, "testee_py"), os.path.join(folder, "testee_py"))
+    drip = os.path.join(folder, "drip.py")
+    with open(drip, "w", encoding="utf-8") as file:
+        file.write("#!/usr/bin/python3\nimport os\nread, write = os.read, os.write\n"
+                   "os.read = lambda fd, n: read(fd, min(n, 5) if fd == 3 else n)\n"
+                   "os.write = lambda fd, b: write(fd, b[:7])\n")
+        file.write(read(os.path.join(examples, "testee.py")).split("\n", 1)[1])
+    os.chmod(folder, 0o755)
+    os.chmod(drip, 0o755)
+    done = run([OL, *QUICK, "--testee", drip])
+    need(done.returncode == PASS, f"exit code {done.returncode}:\n{done.stdout}{done.stderr}")
+
+
+TESTS = [engine_in_a_tiny_address_space, judge_in_a_tiny_address_space, judge_without_descriptors,
+         judge_without_processes, judge_stopped_and_continued, reader_sleeps, reader_leaves, killed_at_any_moment,
+         no_room_for_reports, full_device, full_file_system, bytes_one_by_one]
+
+
+def main():
+    passed = failed = skipped = 0
+    only = sys.argv[2:]
+    for test in TESTS:
+        if only and test.__name__ not in only:
+            continue
+        with tempfile.TemporaryDirectory(prefix="ol-faults.") as folder:
+            try:
+                why = test(folder)
+                passed += why is None
+                skipped += why is not None
+                if why is not None:
+                    print(f"skipped {test.__name__}: {why}")
+            except (Fault, OSError, ValueError, subprocess.SubprocessError, xml.etree.ElementTree.ParseError) as found:
+                failed += 1
+                print(f"FAIL {test.__name__}: {found}")
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
