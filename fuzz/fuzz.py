@@ -223,9 +223,9 @@ def statistics(target, text, seconds):
     def last(pattern):
         hits = re.findall(pattern, text)
         return int(hits[-1]) if hits else 0
-    return {"target": target, "seconds": round(seconds), "executions": last(r"number_of_executed_units: (\d+)")
+    return {"target": target, "seconds": round(seconds), "executions": last(r"number_of_executed_units:\s+(\d+)")
             or last(r"#(\d+)"), "coverage": last(r"cov: (\d+)"), "features": last(r"ft: (\d+)"), "inputs": last(r"corp: (\d+)"),
-            "peak_mb": last(r"peak_rss_mb: (\d+)")}
+            "peak_mb": last(r"peak_rss_mb:\s+(\d+)")}
 
 
 def fuzz_one(target, options):
@@ -286,7 +286,7 @@ def rule_rows():
 
 
 def write_dicts():
-    with open(os.path.join(HERE, "mutate_json.c"), encoding="utf-8") as file:
+    with open(os.path.join(HERE, "words.c"), encoding="utf-8") as file:
         source = file.read()
     out = {}
     for name, body in re.findall(r"fuzz_words_(\w+)\[\] = \{(.*?)NULL\};", source, re.S):

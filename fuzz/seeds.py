@@ -745,8 +745,34 @@ def pieces(parts):
     return out
 
 
+def small_goldens():
+    """Of each golden file one small file for each group: a case, and its twin."""
+    folder_ = os.path.join(ROOT, "goldens")
+    for name in sorted(n for n in os.listdir(folder_) if n.endswith((".vectors.json", ".golden.json"))):
+        with open(os.path.join(folder_, name), encoding="utf-8") as file:
+            doc = json.load(file)
+        by_id = {c["id"]: (g["name"], c) for g in doc["groups"] for c in g["cases"]}
+        for group in doc["groups"]:
+            for case in sorted(group["cases"], key=lambda c: len(json.dumps(c)))[:2]:
+                cases = {group["name"]: [case]}
+                if case.get("twin") in by_id:
+                    other, twin = by_id[case["twin"]]
+                    cases.setdefault(other, []).append(twin)
+                every = [c for part in cases.values() for c in part]
+                flags = {f for c in every for f in c["flags"]}
+                made = {**doc, "n_cases": len(every), "notes": {f: doc["notes"][f] for f in sorted(flags)},
+                        "groups": [{"name": g, "cases": part} for g, part in cases.items()]}
+                text = json.dumps(made, indent=1)
+                for model_name in os.listdir(os.path.join(folder_, "models")):
+                    text = text.replace(f'"models/{model_name}"', '"models/m"')
+                if len(text) <= GOLDEN_BYTES_MAX:
+                    yield f"{name.split('.')[0]}-{group['name']}-{case['id']}", text.encode() + b"\n"
+
+
 def golden_cases(target):
     """[(id, bytes)] of the goldens' own cases that fit the target and are small."""
+    if target == "golden":
+        yield from small_goldens()
     suite = {"safetensors": "safetensors", "index": "safetensors", "config": "config", "checkpoint": "config"}.get(target)
     if suite is None:
         return

@@ -37,10 +37,11 @@ static void check_fault(fuzz_case *f, bool ok, const ol_fault *fault) {
 static void check_vectors(fuzz_case *f, const json_t *doc) {
     static char model[] = "models/m";
     static char config[] = "models/m/config.json";
+    static char weights[] = "models/m/model.safetensors";
     char *models[] = {model};
-    char *paths[] = {config};
+    char *paths[] = {config, weights};
     const ol_source source = {
-        .dir = model, .models = models, .n_models = 1, .paths = paths, .n_paths = 1};
+        .dir = model, .models = models, .n_models = 1, .paths = paths, .n_paths = 2};
     ol_fault fault = {0};
     ol_fault again = {0};
     const bool ok = ol_golden_check(&source, "x.vectors.json", doc, &fault);
