@@ -143,17 +143,21 @@ static tl_status check_texts(json_t *root, tl_error *err) {
     return TL_OK;
 }
 
+static bool is_list_of_names(json_t *value) {
+    bool is_list = json_is_array(value);
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        is_list = is_list && json_is_string(json_array_get(value, i));
+    }
+    return is_list;
+}
+
 static tl_status check_architectures(json_t *root, tl_error *err) {
     static const char rule[] = "it must be exactly one of LlamaForCausalLM, MistralForCausalLM";
     json_t *value = find(root, "architectures");
     if (value == NULL) {
         return TL_OK;
     }
-    bool is_list = json_is_array(value);
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        is_list = is_list && json_is_string(json_array_get(value, i));
-    }
-    if (!is_list) {
+    if (!is_list_of_names(value)) {
         return wrong_type(err, "architectures", value, "it must be a list of names");
     }
     json_t *name = json_array_get(value, 0);
@@ -210,14 +214,11 @@ static tl_status check_window(json_t *root, tl_error *err) {
         return unsupported(err, "sliding_window", window, "only full attention is run");
     }
     json_t *types = find(root, "layer_types");
-    if (types != NULL && !json_is_array(types)) {
+    if (types != NULL && !is_list_of_names(types)) {
         return wrong_type(err, "layer_types", types, "it must be a list of names");
     }
     for (size_t i = 0; i < json_array_size(types); i++) {
         json_t *type = json_array_get(types, i);
-        if (!json_is_string(type)) {
-            return wrong_type(err, "layer_types", type, "it must be a list of names");
-        }
         if (!is_text(type, "full_attention")) {
             return unsupported(err, "layer_types", type, "only \"full_attention\" is run");
         }

@@ -223,6 +223,7 @@ static void switches(void **state) {
          "sliding_attention"},
         {"layer_types=\"full_attention\"", FORMAT, "layer_types"},
         {"layer_types=[1]", FORMAT, "layer_types"},
+        {"layer_types=[\"sliding_attention\",1]", FORMAT, "layer_types"},
         {"hidden_act=\"a name that is far longer than what a message is ready to quote of any "
          "value\"",
          UNSUPPORTED, "..."},
