@@ -180,9 +180,9 @@ static void compare_pair(fuzz_case *f, const tl_safetensors *a, const tl_safeten
             part_faults(f, layout, p->name, ".scales", TL_DTYPE_F16, p->n_out, p->n_in / p->group);
         got = (right >> got & 1) != 0 && (right >> want & 1) != 0 ? want : got;
     }
-    const bool same = got != TL_OK || (x.qweight == y.qweight && x.scales == y.scales &&
-                                       x.qweight_len == y.qweight_len &&
-                                       x.scales_len == y.scales_len);
+    const bool same =
+        got != TL_OK || (x.qweight == y.qweight && x.scales == y.scales &&
+                         x.qweight_len == y.qweight_len && x.scales_len == y.scales_len);
     if (got != want || !same) {
         (void)fuzz_wrong(f, "q4 of '%s' by %zu: %s, the second says %s", p->name, p->group,
                          f->tl->status_name(got), f->tl->status_name(want));
