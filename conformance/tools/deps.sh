@@ -42,4 +42,5 @@ fi
 echo "Installing Debian packages: $missing"
 export DEBIAN_FRONTEND=noninteractive
 $as_root apt-get update -q >/dev/null
+mkdir -p build
 $install >build/apt.log 2>&1 || { tail -20 build/apt.log >&2; exit 1; }
