@@ -7,23 +7,8 @@
 
 #include "../runner/wire.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-void host_bad(host *h, const char *fmt, ...) {
-    if (host_is_bad(h)) {
-        return;
-    }
-    va_list args;
-    va_start(args, fmt);
-    (void)vsnprintf(h->bad, sizeof h->bad, fmt, args);
-    va_end(args);
-}
-
-bool host_is_bad(const host *h) {
-    return h->bad[0] != '\0';
-}
 
 /* ------------------------------------------------------------------ arguments */
 

@@ -31,6 +31,20 @@ uint64_t host_fnv1a(uint64_t hash, const void *bytes, size_t n_bytes) {
     return hash;
 }
 
+void host_bad(host *h, const char *fmt, ...) {
+    if (host_is_bad(h)) {
+        return;
+    }
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(h->bad, sizeof h->bad, fmt, args);
+    va_end(args);
+}
+
+bool host_is_bad(const host *h) {
+    return h->bad[0] != '\0';
+}
+
 void host_violation(host *h, const char *fmt, ...) {
     char text[HOST_TEXT_CAP];
     va_list args;

@@ -122,14 +122,15 @@ void host_fp_read(host_fp *fp);
  * memory back. */
 void host_settle(host *h, bool refused);
 void host_violation(host *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The request is no request of the protocol, or the host itself is short of something: kept once,
+ * answered instead of a result. */
+void host_bad(host *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+bool host_is_bad(const host *h);
 
 uint64_t host_fnv1a(uint64_t hash, const void *bytes, size_t n_bytes);
 #define HOST_FNV_START UINT64_C(0xcbf29ce484222325)
 
 /* ------------------------------------------------------------------ args.c */
-
-void host_bad(host *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-bool host_is_bad(const host *h);
 
 uint64_t host_arg_count(host *h, const json_t *in, const char *key, uint64_t max);
 uint64_t host_arg_count_or(host *h, const json_t *in, const char *key, uint64_t max, uint64_t none);

@@ -25,22 +25,6 @@
 #define LIST_BYTES_MAX ((size_t)1 << 20)
 #define VIOLATIONS_MAX 16u
 
-OL_NORETURN void ol_leave(ol_test *t) {
-    (void)t;
-    fail();
-    abort(); /* fail() jumps; the compiler does not know */
-}
-
-OL_NORETURN void ol_leave_fault(ol_test *t, int exit_code, const char *fmt, ...) {
-    char text[900];
-    va_list args;
-    va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    (void)ol_fault_set(&t->fault, exit_code, "%s", text);
-    ol_leave(t);
-}
-
 /* ------------------------------------------------------------------ shape of a response */
 
 static bool is_status(const char *name) {

@@ -17,9 +17,6 @@ int ol_cmd_mutants(int argc, char **argv);
 int ol_cmd_fuzz(int argc, char **argv);
 int ol_cmd_coverage(int argc, char **argv);
 
-/* Say why on standard error; the exit code. */
-int ol_complain(const ol_fault *fault);
-
 /* The module that every command may be told, "L10.1", is taken off the words; another one is a
  * usage fault. */
 bool ol_take_module(ol_options *o, ol_fault *fault);

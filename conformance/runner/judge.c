@@ -137,6 +137,11 @@ bool ol_fault_set(ol_fault *fault, int exit_code, const char *fmt, ...) {
     return false;
 }
 
+int ol_complain(const ol_fault *fault) {
+    (void)fprintf(stderr, "ol: %s\n", fault->text);
+    return fault->exit_code;
+}
+
 void ol_format(char *text, size_t cap, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);

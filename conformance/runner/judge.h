@@ -93,6 +93,8 @@ int ol_exit_of_file(int error_number);
 /* Note a fault unless there is one; always false, so that a failing function ends in one line. A
  * broken golden after memory was refused is our own fault. */
 bool ol_fault_set(ol_fault *fault, int exit_code, const char *fmt, ...) OL_FORMAT(3, 4);
+/* Say why on standard error; the exit code. */
+int ol_complain(const ol_fault *fault);
 
 /* snprintf that cannot fail and always ends the text. */
 void ol_format(char *text, size_t cap, const char *fmt, ...) OL_FORMAT(3, 4);

@@ -1,12 +1,16 @@
-/* memory.c: memory that ends with the test, and the judge's own draws; see test.h.
+/* memory.c: memory that ends with the test, how a test is left, and the judge's own draws; see
+ * test.h.
  *
  * A stack of blocks and JSON references. A test that leaves by longjmp loses nothing, since all of
  * it is freed by whoever called the test. */
 #include "context.h"
 
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 struct ol_block {
     ol_block *older;
@@ -81,6 +85,24 @@ char *ol_text(ol_test *t, const char *fmt, ...) {
 
 bool ol_strict(const ol_test *t) {
     return t->setup->strict;
+}
+
+/* ------------------------------------------------------------------ leaving */
+
+OL_NORETURN void ol_leave(ol_test *t) {
+    (void)t;
+    fail();
+    abort(); /* fail() jumps; the compiler does not know */
+}
+
+OL_NORETURN void ol_leave_fault(ol_test *t, int exit_code, const char *fmt, ...) {
+    char text[900];
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    (void)ol_fault_set(&t->fault, exit_code, "%s", text);
+    ol_leave(t);
 }
 
 /* ------------------------------------------------------------------ draws */

@@ -162,15 +162,6 @@ static bool enter_limits(const ol_cage *cage) {
     return ok;
 }
 
-/* Does the folder hold the path, or is it the path? */
-bool ol_path_holds(const char *folder, const char *path) {
-    size_t n = strlen(folder);
-    while (n > 1 && folder[n - 1] == '/') {
-        n--;
-    }
-    return strncmp(folder, path, n) == 0 && (path[n] == '\0' || path[n] == '/' || n == 1);
-}
-
 /* Cover the goldens by empty file systems, in a view of the mounts that is the child's alone. */
 static bool enter_mount_ns(const ol_cage *cage) {
     if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {

@@ -267,6 +267,15 @@ static bool allow(int ruleset, const char *path, uint64_t rights) {
     return ok;
 }
 
+/* Does the folder hold the path, or is it the path? */
+bool ol_path_holds(const char *folder, const char *path) {
+    size_t n = strlen(folder);
+    while (n > 1 && folder[n - 1] == '/') {
+        n--;
+    }
+    return strncmp(folder, path, n) == 0 && (path[n] == '\0' || path[n] == '/' || n == 1);
+}
+
 /* A folder that holds goldens is never shown as a whole. */
 static bool holds_hidden(const ol_sandbox *sandbox, const char *folder) {
     for (size_t i = 0; i < sandbox->n_hide; i++) {

@@ -11,11 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-int ol_complain(const ol_fault *fault) {
-    (void)fprintf(stderr, "ol: %s\n", fault->text);
-    return fault->exit_code;
-}
-
 bool ol_take_module(ol_options *o, ol_fault *fault) {
     if (o->n_words > 0 && strcmp(o->words[0], OL_MODULE) == 0) {
         o->n_words--;

@@ -46,12 +46,6 @@ typedef struct engine {
     uint32_t *tokens;
 } engine;
 
-double bench_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int compare_doubles(const void *a, const void *b) {
     const double x = *(const double *)a;
     const double y = *(const double *)b;

@@ -24,6 +24,12 @@ typedef struct job {
     uint64_t result; /* so that no work is dead */
 } job;
 
+double bench_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) static void fma_job(job *j) {
     __m256 chain[12];
@@ -62,6 +68,7 @@ __attribute__((target("avx2"))) static void read_job(job *j) {
 #else
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 static void fma_job(job *j) {
     float chain[96];
