@@ -4,7 +4,10 @@
  * every CPU with AVX2; elsewhere the compiler's fmaf is measured, which says little.
  *
  * Source: none. */
+#include <math.h>
 #include <pthread.h>
+#include <string.h>
+#include <time.h>
 
 #include "bench.h"
 
@@ -66,9 +69,6 @@ __attribute__((target("avx2"))) static void read_job(job *j) {
     }
 }
 #else
-#include <math.h>
-#include <string.h>
-#include <time.h>
 
 static void fma_job(job *j) {
     float chain[96];
