@@ -4,9 +4,29 @@
 #include <math.h>
 #include <string.h>
 
+bool fuzz_same_bytes(const void *a, const void *b, size_t n) {
+    return n == 0 || memcmp(a, b, n) == 0;
+}
+
+uint32_t fuzz_f32_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+uint64_t fuzz_f64_bits(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+bool fuzz_same_float(float x, float y) {
+    return fuzz_f32_bits(x) == fuzz_f32_bits(y) || (isnan(x) && isnan(y));
+}
+
 bool fuzz_same_floats(const float *x, const float *y, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        if (memcmp(&x[i], &y[i], sizeof *x) != 0 && !(isnan(x[i]) && isnan(y[i]))) {
+        if (!fuzz_same_float(x[i], y[i])) {
             return false;
         }
     }
@@ -19,8 +39,8 @@ bool fuzz_same_tensor(const tl_tensor_info *a, const tl_tensor_info *b) {
         a->end != b->end) {
         return false;
     }
-    return a->n_dims == 0 ? a->dims == NULL
-                          : memcmp(a->dims, b->dims, a->n_dims * sizeof *a->dims) == 0;
+    return (a->n_dims > 0 || a->dims == NULL) &&
+           fuzz_same_bytes(a->dims, b->dims, a->n_dims * sizeof *a->dims);
 }
 
 /* Both NULL, or both the same text. */
@@ -42,9 +62,9 @@ static void check_tiling(fuzz_case *f, const tl_layout *a, uint64_t n_bytes) {
         }
         end = info->end;
     }
-    if (f->tl->layout_data_start(a) + end != n_bytes) {
-        (void)fuzz_wrong(f, "the tensors end at %llu of %llu bytes",
-                         (unsigned long long)(f->tl->layout_data_start(a) + end),
+    end += f->tl->layout_data_start(a);
+    if (end != n_bytes) {
+        (void)fuzz_wrong(f, "the tensors end at %llu of %llu bytes", (unsigned long long)end,
                          (unsigned long long)n_bytes);
     }
 }
@@ -98,20 +118,21 @@ void fuzz_compare_configs(fuzz_case *f, const tl_model_config *a, const tl_model
     const struct {
         const char *name;
         bool same;
-    } fields[] = {{"arch", a->arch == b->arch},
-                  {"tokenizer", a->tokenizer == b->tokenizer},
-                  {"vocab_size", a->vocab_size == b->vocab_size},
-                  {"hidden_size", a->hidden_size == b->hidden_size},
-                  {"intermediate_size", a->intermediate_size == b->intermediate_size},
-                  {"n_layers", a->n_layers == b->n_layers},
-                  {"n_heads", a->n_heads == b->n_heads},
-                  {"n_kv_heads", a->n_kv_heads == b->n_kv_heads},
-                  {"head_dim", a->head_dim == b->head_dim},
-                  {"max_positions", a->max_positions == b->max_positions},
-                  {"rope_theta", memcmp(&a->rope_theta, &b->rope_theta, 8) == 0},
-                  {"rms_norm_eps", memcmp(&a->rms_norm_eps, &b->rms_norm_eps, 8) == 0},
-                  {"tie_word_embeddings", a->tie_word_embeddings == b->tie_word_embeddings},
-                  {"n_eos_token_ids", a->n_eos_token_ids == b->n_eos_token_ids}};
+    } fields[] = {
+        {"arch", a->arch == b->arch},
+        {"tokenizer", a->tokenizer == b->tokenizer},
+        {"vocab_size", a->vocab_size == b->vocab_size},
+        {"hidden_size", a->hidden_size == b->hidden_size},
+        {"intermediate_size", a->intermediate_size == b->intermediate_size},
+        {"n_layers", a->n_layers == b->n_layers},
+        {"n_heads", a->n_heads == b->n_heads},
+        {"n_kv_heads", a->n_kv_heads == b->n_kv_heads},
+        {"head_dim", a->head_dim == b->head_dim},
+        {"max_positions", a->max_positions == b->max_positions},
+        {"rope_theta", fuzz_f64_bits(a->rope_theta) == fuzz_f64_bits(b->rope_theta)},
+        {"rms_norm_eps", fuzz_f64_bits(a->rms_norm_eps) == fuzz_f64_bits(b->rms_norm_eps)},
+        {"tie_word_embeddings", a->tie_word_embeddings == b->tie_word_embeddings},
+        {"n_eos_token_ids", a->n_eos_token_ids == b->n_eos_token_ids}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         /* The bigram has no rope and no norm; what stands there is not said. */
         const bool is_said = a->arch == TL_ARCH_LLAMA || strncmp(fields[i].name, "r", 1) != 0;
@@ -136,14 +157,14 @@ static bool same_linear(const tl_linear *a, const tl_linear *b) {
         const tl_matrix *y = &b->as.dense;
         const size_t size = x->kind == TL_MATRIX_F32 ? 4 : 2;
         return x->kind == y->kind && x->n_out == y->n_out && x->n_in == y->n_in &&
-               memcmp(x->data, y->data, x->n_out * x->n_in * size) == 0;
+               fuzz_same_bytes(x->data, y->data, x->n_out * x->n_in * size);
     }
     const tl_qlinear *x = &a->as.q4;
     const tl_qlinear *y = &b->as.q4;
     return x->n_out == y->n_out && x->n_in == y->n_in && x->group == y->group &&
            x->qweight_len == y->qweight_len && x->scales_len == y->scales_len &&
-           memcmp(x->qweight, y->qweight, x->qweight_len) == 0 &&
-           memcmp(x->scales, y->scales, x->scales_len) == 0;
+           fuzz_same_bytes(x->qweight, y->qweight, x->qweight_len) &&
+           fuzz_same_bytes(x->scales, y->scales, x->scales_len);
 }
 
 static bool same_layer(const tl_llama_layer *a, const tl_llama_layer *b, size_t d) {

@@ -99,7 +99,13 @@ bool fuzz_ended(const fuzz_tape *tape);
 
 /* Do two layouts list the same tensors and metadata, and keep the promises of model.h? */
 void fuzz_compare_layouts(fuzz_case *f, const tl_layout *a, const tl_layout *b, uint64_t n_bytes);
+/* Of nothing there need not be a pointer. */
+bool fuzz_same_bytes(const void *a, const void *b, size_t n);
+/* What a float or a double is made of: `==` would take -0 for 0, and no NaN for itself. */
+uint32_t fuzz_f32_bits(float x);
+uint64_t fuzz_f64_bits(double x);
 /* The same bits, or a NaN on both sides: what becomes of a NaN's payload is left open. */
+bool fuzz_same_float(float x, float y);
 bool fuzz_same_floats(const float *x, const float *y, size_t n);
 bool fuzz_same_tensor(const tl_tensor_info *a, const tl_tensor_info *b);
 void fuzz_compare_configs(fuzz_case *f, const tl_model_config *a, const tl_model_config *b);

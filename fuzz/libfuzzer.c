@@ -3,6 +3,10 @@
  * engine keeps the input. */
 #include "fuzz.h"
 
+#ifndef FUZZ_TARGET
+#define FUZZ_TARGET fuzz_crash /* for those who read the file without building a program */
+#endif
+
 #include <stdio.h>
 #include <stdlib.h>
 

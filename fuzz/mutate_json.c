@@ -94,7 +94,7 @@ static size_t value_end(const token *tokens, size_t n, size_t i) {
 }
 
 static bool starts_value(const token *tokens, size_t n, size_t i) {
-    return strchr("snw{[", tokens[i].kind) != NULL && i < n;
+    return i < n && strchr("snw{[", tokens[i].kind) != NULL;
 }
 
 static bool is_key(const token *tokens, size_t n, size_t i) {

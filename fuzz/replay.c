@@ -19,14 +19,16 @@
 
 #define FILE_MAX ((size_t)256 << 20)
 
-static const fuzz_target *const targets[] = {
-    &fuzz_safetensors, &fuzz_index, &fuzz_config,  &fuzz_checkpoint, &fuzz_kv_import,
-    &fuzz_kv_calls,    &fuzz_quant, &fuzz_sampler, &fuzz_forward,    &fuzz_golden,
-    &fuzz_frames,      &fuzz_log,   &fuzz_crash};
-#define N_TARGETS (sizeof targets / sizeof *targets)
+static const fuzz_target *const targets[] = {&fuzz_safetensors, &fuzz_index,
+                                             &fuzz_config,      &fuzz_checkpoint,
+                                             &fuzz_kv_import,   &fuzz_kv_calls,
+                                             &fuzz_quant,       &fuzz_sampler,
+                                             &fuzz_forward,     &fuzz_golden,
+                                             &fuzz_frames,      &fuzz_log,
+                                             &fuzz_crash,       NULL};
 
 static const fuzz_target *find_target(const char *name) {
-    for (size_t i = 0; i < N_TARGETS; i++) {
+    for (size_t i = 0; targets[i] != NULL; i++) {
         if (strcmp(targets[i]->name, name) == 0) {
             return targets[i];
         }
@@ -97,7 +99,7 @@ int main(int argc, char **argv) {
     const host_api *tl = &fuzz_engine_api;
     int at = 1;
     if (at < argc && strcmp(argv[at], "--list") == 0) {
-        for (size_t i = 0; i < N_TARGETS; i++) {
+        for (size_t i = 0; targets[i] != NULL; i++) {
             (void)printf("%s\n", targets[i]->name);
         }
         return 0;

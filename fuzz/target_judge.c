@@ -167,7 +167,7 @@ static void run_frames(fuzz_case *f, const uint8_t *data, size_t n) {
     }
     while ((status = ol_wire_read(fd, &frame)) == OL_WIRE_OK) {
         if (at + 4 + frame.len > n ||
-            (frame.len > 0 && memcmp(frame.bytes, data + at + 4, frame.len))) {
+            (frame.len > 0 && memcmp(frame.bytes, data + at + 4, frame.len) != 0)) {
             (void)fuzz_wrong(f, "frames: the frame at %zu is not what was sent", at);
         } else {
             check_frame(f, &frame);

@@ -151,7 +151,7 @@ static size_t fit_header(uint8_t *data, size_t at, size_t cap, fuzz_rng *rng) {
         return at + 64;
     }
     memset(e, 0, n);
-    memcpy(e, "TLKV", 4);
+    store_u32(e, 0x564b4c54); /* TLKV */
     store_u32(e + 4, 1);
     store_u32(e + 8, 64);
     store_u32(e + 12, 1);

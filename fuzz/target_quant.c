@@ -26,8 +26,7 @@ static void check_floats(fuzz_case *f, fuzz_tape *tape) {
     /* Which NaN comes out is not said, only that one does, of the same sign. */
     const bool both_nan = isnan(x) && isnan(f->tl->f16_to_f32(r)) && isnan(f->tl->f16_to_f32(s)) &&
                           (r >> 15) == (s >> 15);
-    if ((memcmp(&a, &b, 4) != 0 && !(isnan(a) && isnan(b))) ||
-        (memcmp(&c, &d, 4) != 0 && !(isnan(c) && isnan(d))) || (r != s && !both_nan)) {
+    if (!fuzz_same_float(a, b) || !fuzz_same_float(c, d) || (r != s && !both_nan)) {
         (void)fuzz_wrong(f, "16-bit floats of %08x differ", bits);
     }
     if (!isnan(a) && f->tl->f32_to_f16(a) != h) {
@@ -95,7 +94,7 @@ static void check_outputs(fuzz_case *f, const tl_qlinear *q, const float *w, con
         const bool is_in = row >= begin && row < end;
         const float want =
             is_in ? dot(x + i / q->n_out * q->n_in, w + row * q->n_in, q->n_in) : 0.0f;
-        if (memcmp(&y[i], &want, sizeof want) != 0 && !(isnan(y[i]) && isnan(want))) {
+        if (!fuzz_same_float(y[i], want)) {
             (void)fuzz_wrong(f, "qlinear_forward: output %zu is %a, dot gives %a", i, (double)y[i],
                              (double)want);
         }
@@ -142,15 +141,16 @@ static void compare_quantized(fuzz_case *f, const tl_qlinear *a, const tl_qlinea
                               fuzz_tape *tape) {
     const size_t n = a->n_out * a->n_in;
     if (a->qweight_len != b->qweight_len || a->scales_len != b->scales_len ||
-        memcmp(a->qweight, b->qweight, a->qweight_len) != 0 ||
-        memcmp(a->scales, b->scales, a->scales_len) != 0) {
+        !fuzz_same_bytes(a->qweight, b->qweight, a->qweight_len) ||
+        !fuzz_same_bytes(a->scales, b->scales, a->scales_len)) {
         (void)fuzz_wrong(f, "qlinear_quantize: other bytes");
         return;
     }
     float *x = fuzz_alloc(n * sizeof *x);
     float *y = fuzz_alloc(n * sizeof *y);
     if (f->tl->qlinear_dequantize(a, x, n, NULL) != TL_OK ||
-        f->second->qlinear_dequantize(b, y, n, NULL) != TL_OK || memcmp(x, y, n * sizeof *x) != 0) {
+        f->second->qlinear_dequantize(b, y, n, NULL) != TL_OK ||
+        !fuzz_same_bytes(x, y, n * sizeof *x)) {
         (void)fuzz_wrong(f, "qlinear_dequantize: other bits");
     }
     check_product(f, a, b, x, tape);
