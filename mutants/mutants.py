@@ -86,7 +86,8 @@ class Runner:
         self.build, self.judge, self.options = build, judge, options
         self.strict = not options.plain
         self.has = set(machine().split())
-        self.folder = tempfile.mkdtemp(prefix="mutants-")
+        self.place = tempfile.TemporaryDirectory(prefix="mutants-")  # goes with the runner, whatever ends the run
+        self.folder = self.place.name
         self.n_run = self.n_kept = 0
         self.lock = threading.Lock()
 
@@ -187,8 +188,7 @@ def run(options):
         for done, row in enumerate(pool.map(timed, mine), 1):
             rows.append(row)
             report.progress(f"[{done}/{len(mine)}] {row['id']} {row['verdict']}")
-    os.unlink(library)
-    os.rmdir(runner.folder)
+    runner.place.cleanup()
     version = {"engine": code, **judge.version(), "machine": machine(),
                "mutants": catalog.sha(*[m.id + m.patch.text + ",".join(m.checks) for m in mutants])}
     return {

@@ -180,7 +180,8 @@ class Judged(Base):
 
     def test_baseline_that_changes(self):
         wrap = self.wrapped("t['checks'] = t['checks'][:os.getpid() % 5 + 3]")
-        codes = [reached(Folder()).save().run("--wrap", wrap)[0] for _ in range(3)]
+        reached(self.folder).save()
+        codes = [self.folder.run("--wrap", wrap)[0] for _ in range(3)]
         self.assertIn(7, [done.returncode for done in codes])
         self.assertTrue(any("two runs of the unmutated engine differ" in done.stdout for done in codes))
 

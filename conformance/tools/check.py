@@ -132,6 +132,31 @@ def judged(variant, extra=(), want=24):
     return count
 
 
+def named_mutants():
+    """Each named wrong engine is one test: killed by its own test, through every check that the catalogue names."""
+    count, path = Count(), os.path.join("build", "mutants", "check.json")
+    if os.path.exists(os.path.join(ROOT, path)):
+        os.unlink(os.path.join(ROOT, path))
+    status, output = run([sys.executable, "mutants/mutants.py", "named", "-j", JOBS, "--report", f"json:{path}",
+                          "--report", "text"])
+    try:
+        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+            rows = json.load(file)["mutants"]
+    except (OSError, ValueError) as broken:
+        count.fail(f"mutants: no matrix: {broken}", output)
+        return count
+    for row in rows:
+        if row["verdict"] == "killed":
+            count.passed += 1
+        elif row["verdict"].startswith("needs-"):
+            count.skipped += 1
+        else:
+            count.fail(f"mutant {row['id']}: {row['verdict']}: {row.get('why', '')}")
+    if status != 0 and not count.failed:
+        count.fail(f"mutants: exit status {status}", output)
+    return count
+
+
 class Stage:
     """A name, an action that counts, and the stages that must have gone well before."""
 
@@ -184,6 +209,8 @@ def stages():
         Stage("unit tests, msan", lambda: cmocka("msan", NO_JSON), "build msan"),
         Stage("build clang", build("clang", "all")),
         Stage("24 tests, clang", lambda: judged("clang"), "build clang"),
+        Stage("mutants", named_mutants, "build gcc"),
+        Stage("mutants' runner", python("mutants/test_mutants.py"), "build gcc"),
         Stage("reports", python("conformance/report/test_report.py"), "build gcc"),
         Stage("faults", python(tools + "faults.py"), "build gcc"),
         Stage("fuzz corpora", lambda: counted(["make", "-s", "-j", JOBS, "fuzz-replay"]), "build gcc"),
