@@ -48,11 +48,9 @@ fuzz-build:
 T ?= all
 S ?= 60
 ## fuzz target T (all) for S seconds each: make fuzz T=config S=600
-fuzz: fuzz-build
-	@$(PYTHON) fuzz/fuzz.py run $(T) --seconds $(S)
+fuzz:
+	@$(PYTHON) fuzz/fuzz.py $(T) --seconds $(S)
 
 ## replay all corpora under gcc's ASan and UBSan, and under Valgrind; ends with `N passed, N failed`
 fuzz-replay:
-	@$(MAKE) VARIANT=asan build/asan/bin/fuzz-replay
-	@$(MAKE) VARIANT=valgrind build/valgrind/bin/fuzz-replay
 	@$(PYTHON) fuzz/fuzz.py replay --variant asan --valgrind

@@ -1,24 +1,26 @@
 #!/usr/bin/python3
 """Fuzz what reads foreign bytes, replay the corpora, hand them to others.
 
-  fuzz.py list                                   the targets and the size of their corpora
-  fuzz.py run TARGET|all [--seconds N] [--jobs N] [--runs N --seed S]
-                                                 libFuzzer, from the corpus; exit 1 when something was found
-  fuzz.py replay [TARGET...] [--variant V] [--valgrind] [--lib LIBRARY] [--json]
+  ol fuzz TARGET|all [--seconds N] [--jobs N] [--runs N --seed S]
+                                                 libFuzzer, from the corpus; exit 1 when something was found; without
+                                                 clang the corpus is replayed instead, and that is said
+  ol fuzz list                                   the targets and the size of their corpora
+  ol fuzz replay [TARGET...] [--variant V] [--valgrind] [--lib LIBRARY] [--json]
                                                  every seed once; ends with `N passed, N failed`
-  fuzz.py merge TARGET|all                       take over what fuzzing found, minimised, with its verdicts
-  fuzz.py seeds [--check]                        write (or compare) the seeds by rule, their verdicts and dictionaries
-  fuzz.py export DIR [TARGET...]                 files, directories and verdicts for other parsers
-  fuzz.py cover                                  coverage of the parser files by the corpora alone, against its floor
-  fuzz.py selftest                               the target with the planted bug must crash
-  fuzz.py limits [--write]                       time and memory of the largest inputs
-  fuzz.py package DIR                            corpora, dictionaries and options as OSS-Fuzz wants them
+  ol fuzz merge TARGET|all                       take over what fuzzing found, minimised, with its verdicts
+  ol fuzz seeds [--check]                        write (or compare) the seeds by rule, their verdicts and dictionaries
+  ol fuzz export DIR [TARGET...]                 files, directories and verdicts for other parsers
+  ol fuzz cover                                  coverage of the parser files by the corpora alone, against its floor
+  ol fuzz selftest                               the target with the planted bug must crash
+  ol fuzz limits [--write]                       time and memory of the largest inputs
+  ol fuzz package DIR                            corpora, dictionaries and options as OSS-Fuzz wants them
 
 A seed fails when its target finds something wrong, when it crashes or hangs, or when its verdict is not the
-manifest's. --lib replays another library in the place of the engine (a mutant, or somebody's own). Programs are built
-by `make fuzz-build` (clang) and `make fuzz-replay` (gcc). Standard library only.
+manifest's. --lib replays another library in the place of the engine (a mutant, or somebody's own). What a command needs
+is built first. Exit codes: 0, 1 something was found or failed, 2 usage, 4 no such target. Standard library only.
 """
 import argparse
+import difflib
 import hashlib
 import json
 import os
@@ -52,9 +54,29 @@ COVERED = ["json", "model_layout", "model_tensors", "model_config", "model_check
 FLOOR_LINES, FLOOR_BRANCHES = 95.0, 90.0
 
 
-def fail(words):
-    print(f"fuzz.py: {words}", file=sys.stderr)
-    sys.exit(2)
+def fail(words, status=2):
+    print(f"ol fuzz: {words}", file=sys.stderr)
+    sys.exit(status)
+
+
+def nearest(word, known):
+    near = difflib.get_close_matches(word, known, 3, 0.3)
+    fail(f"there is no target {word}; the nearest: {', '.join(near) or 'none'} (ol fuzz list)", 4)
+
+
+def make(*words):
+    """Build what a command needs; inside another make, too."""
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "VARIANT")}
+    done = subprocess.run(["make", "-s", f"-j{os.cpu_count() or 1}", *words], cwd=ROOT, env=env, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        fail(f"make {' '.join(words)}:\n{done.stdout[-2000:]}", 70)
+
+
+def replay_program(variant):
+    program = f"build/{variant}/bin/fuzz-replay"
+    make(f"VARIANT={variant}", program)
+    return os.path.join(ROOT, program)
 
 
 def chosen(words):
@@ -63,7 +85,7 @@ def chosen(words):
         return TARGETS
     for word in words:
         if word not in TARGETS:
-            fail(f"there is no target {word}; there are: {' '.join(TARGETS)}")
+            nearest(word, TARGETS + ["all"])
     return words
 
 
@@ -162,14 +184,10 @@ def replay_target(command, target, manifest):
 
 def replay(options):
     variant = options.variant or ("release" if options.lib else "asan")
-    program = os.path.join(ROOT, "build", variant, "bin", "fuzz-replay")
-    if not os.path.exists(program):
-        fail(f"{program} is not built (make VARIANT={variant} build/{variant}/bin/fuzz-replay)")
-    command = [program] + (["--lib", options.lib] if options.lib else [])
+    command = [replay_program(variant)] + (["--lib", options.lib] if options.lib else [])
     runs = [(variant, command)]
     if options.valgrind:
-        plain = os.path.join(ROOT, "build", "valgrind", "bin", "fuzz-replay")
-        runs.append(("valgrind", ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", plain]))
+        runs.append(("valgrind", ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", replay_program("valgrind")]))
     manifest, passed, all_bad = read_manifest(), 0, {}
     for label, prefix in runs:
         for target in chosen(options.targets):
@@ -232,8 +250,6 @@ def fuzz_one(target, options):
     work, found = os.path.join(BUILD, "work", target), os.path.join(BUILD, "found", target)
     os.makedirs(work, exist_ok=True)
     os.makedirs(found, exist_ok=True)
-    if not os.path.exists(os.path.join(BUILD, "bin", f"fuzz-{target}")):
-        fail(f"fuzz-{target} is not built (make fuzz-build; needs clang)")
     log = os.path.join(BUILD, "log", target + ".log")
     os.makedirs(os.path.dirname(log), exist_ok=True)
     begin = time.monotonic()
@@ -258,11 +274,17 @@ def fuzz_one(target, options):
 
 
 def run(options):
-    return 0 if all([fuzz_one(target, options) for target in chosen([options.target])]) else 1
+    targets = chosen([options.target])
+    if shutil.which("clang") is None:
+        print("there is no clang, so nothing is fuzzed: the corpora are replayed")
+        return main(["replay", *targets])
+    make("fuzz-build")
+    return 0 if all([fuzz_one(target, options) for target in targets]) else 1
 
 
 def selftest(_options):
     """A rig that sees no crash would pass everything: the planted bug must be found, and named."""
+    make("fuzz-build")
     folder = os.path.join(BUILD, "selftest")
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
@@ -371,7 +393,7 @@ def merge_one(target):
 
 def note_verdicts(targets):
     """What the two implementations agree on is the verdict of a found seed; by rule, the page's stands."""
-    program = os.path.join(ROOT, "build", "asan", "bin", "fuzz-replay")
+    program = replay_program("asan")
     manifest = read_manifest()
     for target in targets:
         by_rule = {f"{target}/{name}": (verdict, clause) for name, verdict, clause, _ in seeds.rules(target)}
@@ -388,6 +410,7 @@ def note_verdicts(targets):
 
 def merge(options):
     targets = chosen([options.target])
+    make("fuzz-build")
     for target in targets:
         merge_one(target)
     note_verdicts(targets)
@@ -522,12 +545,17 @@ def list_targets(_options):
 
 
 def main(argv):
-    p = argparse.ArgumentParser(prog="fuzz.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(prog="ol fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     sub = p.add_subparsers(dest="command", required=True)
-    for name, action, words in [("list", list_targets, []), ("run", run, ["target"]), ("replay", replay, ["targets"]),
-                                ("merge", merge, ["target"]), ("seeds", make_seeds, []), ("export", export, ["dir", "targets"]),
-                                ("cover", cover, []), ("selftest", selftest, []), ("limits", limits, []),
-                                ("package", package, ["dir"])]:
+    actions = [("list", list_targets, []), ("run", run, ["target"]), ("replay", replay, ["targets"]),
+               ("merge", merge, ["target"]), ("seeds", make_seeds, []), ("export", export, ["dir", "targets"]),
+               ("cover", cover, []), ("selftest", selftest, []), ("limits", limits, []), ("package", package, ["dir"])]
+    # A target is a command of its own.
+    if argv and argv[0] in TARGETS + ["all"]:
+        argv = ["run", *argv]
+    elif argv and not argv[0].startswith("-") and argv[0] not in [name for name, _, _ in actions]:
+        nearest(argv[0], TARGETS + ["all"] + [name for name, _, _ in actions])
+    for name, action, words in actions:
         s = sub.add_parser(name)
         s.set_defaults(action=action)
         for word in words:
