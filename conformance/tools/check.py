@@ -203,8 +203,9 @@ def stages():
               "build valgrind"),
         Stage("threads, drd", lambda: cmocka(
             "valgrind", r"test_forward", ["valgrind", "--tool=drd", "-q", "--error-exitcode=99"]), "build valgrind"),
-        Stage("build tsan", build("tsan", "engine-tests")),
+        Stage("build tsan", build("tsan")),
         Stage("threads, tsan", lambda: cmocka("tsan", r"test_(forward|runner|scratch_oom)"), "build tsan"),
+        Stage("24 tests, tsan", lambda: judged("tsan"), "build tsan"),
         Stage("build msan", build("msan", "engine-tests")),
         Stage("unit tests, msan", lambda: cmocka("msan", NO_JSON), "build msan"),
         Stage("build clang", build("clang", "all")),
