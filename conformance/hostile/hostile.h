@@ -38,5 +38,7 @@ tl_status real_tl_qlinear_forward(const tl_qlinear *q, size_t row_begin, size_t 
                                   const float *x, size_t x_len, size_t m, float *y, size_t y_len,
                                   tl_work *work, tl_error *err);
 uint32_t real_tl_abi_version(void);
+tl_status real_tl_runner_load(tl_runner **out, const char *dir, const tl_engine_cfg *cfg,
+                              tl_error *err);
 
 #endif

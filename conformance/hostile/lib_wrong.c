@@ -2,6 +2,13 @@
  * that honest mistakes end in. */
 #include "hostile.h"
 
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 tl_status tl_kv_pool_new(tl_kv_pool **out, const tl_kv_cfg *cfg, tl_error *err) {
     if (hostile_is("accepts_no_blocks") && cfg != NULL && cfg->n_blocks == 0) {
         tl_kv_cfg larger = *cfg;
@@ -33,4 +40,61 @@ tl_status tl_qlinear_forward(const tl_qlinear *q, size_t row_begin, size_t row_e
 
 uint32_t tl_abi_version(void) {
     return hostile_is("other_abi") ? (TL_ABI_MAJOR + 1) << 16 : real_tl_abi_version();
+}
+
+static void copy_file(const char *from_dir, const char *to_dir, const char *name) {
+    char path[4096];
+    char block[4096];
+    (void)snprintf(path, sizeof path, "%s/%s", from_dir, name);
+    FILE *in = fopen(path, "rb");
+    (void)snprintf(path, sizeof path, "%s/%s", to_dir, name);
+    FILE *out = fopen(path, "wb");
+    for (size_t n = 1; in != NULL && out != NULL && n > 0;) {
+        n = fread(block, 1, sizeof block, in);
+        (void)fwrite(block, 1, n, out);
+    }
+    (void)(in != NULL && fclose(in));
+    (void)(out != NULL && fclose(out));
+}
+
+static void copy_folder(const char *from, const char *to) {
+    DIR *dir = opendir(from);
+    (void)mkdir(to, 0700);
+    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
+        if (entry->d_name[0] != '.') {
+            copy_file(from, to, entry->d_name);
+        }
+    }
+    (void)(dir != NULL && closedir(dir));
+}
+
+/* Cut the weights' files to nothing. */
+static void cut_folder(const char *folder) {
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
+        char path[4096];
+        (void)snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (strstr(entry->d_name, ".safetensors") != NULL && truncate(path, 0) != 0) {
+            abort();
+        }
+    }
+    (void)(dir != NULL && closedir(dir));
+}
+
+/* Loads a copy of the folder that it was given and cuts the weights' files while they are in use,
+ * as somebody may who replaces a model in place. */
+tl_status tl_runner_load(tl_runner **out, const char *dir, const tl_engine_cfg *cfg,
+                         tl_error *err) {
+    static unsigned n_loaded;
+    if ((!hostile_is("cuts_its_map") && !hostile_is("cuts_its_copy")) || cfg == NULL) {
+        return real_tl_runner_load(out, dir, cfg, err);
+    }
+    char own[32];
+    (void)snprintf(own, sizeof own, "cut-%u", n_loaded++);
+    copy_folder(dir, own);
+    tl_engine_cfg changed = *cfg;
+    changed.weights = hostile_is("cuts_its_map") ? TL_WEIGHTS_MAP : TL_WEIGHTS_COPY;
+    tl_status status = real_tl_runner_load(out, own, &changed, err);
+    cut_folder(own);
+    return status;
 }

@@ -227,6 +227,10 @@ static void name_signal(ol_child *child, int signal) {
         (void)ol_child_event(child, OL_RESOURCE,
                              "was ended by SIG%s with %llu MiB of memory in use", name,
                              (unsigned long long)(child->peak.max_rss_bytes >> 20));
+    } else if (signal == SIGBUS) {
+        (void)ol_child_event(child, OL_CRASH,
+                             "was ended by SIGBUS: it used bytes of a mapped file that are not "
+                             "there (the file was cut), or an address that does not fit its type");
     } else {
         (void)ol_child_event(child, OL_CRASH, "was ended by SIG%s", name);
     }

@@ -32,7 +32,8 @@ CFLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-ffp-contract=off",
           "-I" + os.path.join(ROOT, "engine/include"), f'-DHOSTILE_ROOT="{ROOT}"']
 LIBS = ["-ljansson", "-lz", "-lm", "-lpthread"]
 RENAMED = {"sample": ["tl_sample"],
-           "wrong": ["tl_kv_pool_new", "tl_int4_pack", "tl_qlinear_forward", "tl_abi_version"],
+           "wrong": ["tl_kv_pool_new", "tl_int4_pack", "tl_qlinear_forward", "tl_abi_version",
+                     "tl_runner_load"],
            "lacking": ["tl_sample"]}
 SOURCES = {"sample": ["lib_sample", "acts_process", "acts_output", "acts_state"], "wrong": ["lib_wrong"],
            "lacking": []}
