@@ -31,7 +31,8 @@ variant-clangasan := clang $(san) -fsanitize=address,undefined
 variant-tsan      := gcc   $(san) -fsanitize=thread
 variant-msan      := clang $(san) -fsanitize=memory
 variant-cov       := gcc   -O0 -g --coverage -fprofile-update=atomic
-variant-valgrind  := gcc   -O1 -g
+# Its workers only block: under Valgrind one thread runs at a time, and one that spins keeps it from the others.
+variant-valgrind  := gcc   -O1 -g -DTLI_SPINS=0u
 recipe := $(variant-$(VARIANT))
 ifeq ($(recipe),)
 $(error unknown VARIANT=$(VARIANT): use one of $(patsubst variant-%,%,$(filter variant-%,$(.VARIABLES))))

@@ -21,7 +21,11 @@
 #include "util.h"
 
 #define STACK_BYTES ((size_t)512 * 1024)
-#define SPINS 2000u /* 10 to 50 microseconds, by CPU: longer than the pause between two stages */
+/* How often a waiting thread looks before it sleeps: 10 to 50 microseconds, by CPU, which is longer
+ * than the pause between two stages. 0 (the valgrind variant): threads only block. */
+#ifndef TLI_SPINS
+#define TLI_SPINS 2000u
+#endif
 
 typedef struct helper {
     tli_workers *owner;
@@ -184,7 +188,7 @@ void tli_workers_run(tli_workers *workers, tli_piece_fn *fn, void *ctx, size_t n
 /* Spinning helps only while nobody who has work waits for the CPU of a spinner. */
 static unsigned choose_spins(size_t n_threads) {
     const long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    return n_cpus > 0 && n_threads <= (size_t)n_cpus ? SPINS : 0;
+    return n_cpus > 0 && n_threads <= (size_t)n_cpus ? TLI_SPINS : 0;
 }
 
 /* Start one helper; false when the system refuses. */
