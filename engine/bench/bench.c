@@ -86,7 +86,7 @@ static tl_status engine_new(engine *e, const bench_model *m, const plan *p, size
     e->blocks = calloc(e->n_blocks, sizeof *e->blocks);
     e->tokens = calloc(longest + 1, sizeof *e->tokens);
     if (e->blocks == NULL || e->tokens == NULL) {
-        snprintf(err->text, sizeof err->text, "no memory");
+        (void)snprintf(err->text, sizeof err->text, "no memory");
         return TL_ERR_NOMEM;
     }
     for (size_t i = 0; i <= longest; i++) {
@@ -165,7 +165,7 @@ static void print_row(bench_kind kind, size_t n_threads, results *r, size_t n) {
            has_prefill_goal ? "0.60" : "", bench_median(r->decode, n),
            bench_median(r->decode_share, n), has_decode_goal ? "0.60" : "",
            bench_median(r->peak, n), bench_median(r->read_rate, n));
-    fflush(stdout);
+    (void)fflush(stdout);
 }
 
 /* One kind of weights with 1 and 2 threads, the rounds of both interleaved. */
@@ -176,12 +176,12 @@ static tl_status run_kind(const bench_model *m, bench_kind kind, const plan *p, 
     status = status == TL_OK ? engine_new(&engines[1], m, p, 2, err) : status;
     for (size_t i = 0; status == TL_OK && i < p->n_rounds; i++) {
         for (size_t t = 0; status == TL_OK && t < 2; t++) {
-            fprintf(stderr, "\r%s: round %zu of %zu, %zu thread%s  ", kind_names[kind], i + 1,
-                    p->n_rounds, t + 1, t == 0 ? " " : "s");
+            (void)fprintf(stderr, "\r%s: round %zu of %zu, %zu thread%s  ", kind_names[kind], i + 1,
+                          p->n_rounds, t + 1, t == 0 ? " " : "s");
             status = run_round(&engines[t], p, t + 1, &all[t], i, err);
         }
     }
-    fprintf(stderr, "\r%40s\r", "");
+    (void)fprintf(stderr, "\r%40s\r", "");
     for (size_t t = 0; t < 2; t++) {
         if (status == TL_OK) {
             print_row(kind, t + 1, &all[t], p->n_rounds);
@@ -206,7 +206,7 @@ static void print_head(const plan *p) {
            "of", "goal", "decode", "of", "goal", "peak", "read");
     printf("%-7s %7s   %8s %6s %6s   %8s %6s %6s   %9s %8s\n", "", "", "tok/s", "peak", "", "tok/s",
            "read", "", "GFLOP/s", "GB/s");
-    fflush(stdout);
+    (void)fflush(stdout);
 }
 
 static int run_all(const plan *p) {
@@ -214,13 +214,13 @@ static int run_all(const plan *p) {
     for (int kind = BENCH_F32; kind <= BENCH_INT4; kind++) {
         bench_model m;
         tl_error err = {0};
-        fprintf(stderr, "\r%s: making weights  ", kind_names[kind]);
+        (void)fprintf(stderr, "\r%s: making weights  ", kind_names[kind]);
         const char *reason = bench_model_new(&m, (bench_kind)kind);
         if (reason == NULL && run_kind(&m, (bench_kind)kind, p, &err) != TL_OK) {
             reason = err.text;
         }
         if (reason != NULL) {
-            fprintf(stderr, "tl-bench: %s: %s\n", kind_names[kind], reason);
+            (void)fprintf(stderr, "tl-bench: %s: %s\n", kind_names[kind], reason);
             bench_model_free(&m);
             return 1;
         }
@@ -234,7 +234,7 @@ int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "--quick") == 0) {
         p = (plan){.n_rounds = 1, .n_prefill = 128, .n_decode = 8};
     } else if (argc != 1) {
-        fprintf(stderr, "usage: %s [--quick]\n", argv[0]);
+        (void)fprintf(stderr, "usage: %s [--quick]\n", argv[0]);
         return 2;
     }
     return run_all(&p);

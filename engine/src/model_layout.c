@@ -645,7 +645,7 @@ tl_status tli_layout_parse(tl_layout **out, const tli_bytes *bytes, tl_error *er
 }
 
 tl_status tl_layout_parse(tl_layout **out, const uint8_t *bytes, size_t n_bytes, tl_error *err) {
-    const tli_bytes borrowed = {.data = bytes, .n = n_bytes};
+    static const uint8_t none[1];
     if (out == NULL) {
         return tli_fail(err, TL_ERR_INVALID, "tl_layout_parse: out is NULL");
     }
@@ -653,6 +653,8 @@ tl_status tl_layout_parse(tl_layout **out, const uint8_t *bytes, size_t n_bytes,
     if (bytes == NULL && n_bytes > 0) {
         return tli_fail(err, TL_ERR_INVALID, "tl_layout_parse: bytes is NULL");
     }
+    /* An empty file has bytes that may not be read, but no null pointer to reckon with. */
+    const tli_bytes borrowed = {.data = bytes == NULL ? none : bytes, .n = n_bytes};
     return tli_layout_parse(out, &borrowed, err);
 }
 

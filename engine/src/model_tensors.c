@@ -299,7 +299,8 @@ static char *join_name(const char *name, const char *suffix) {
     char *joined = (char *)malloc(n_name + n_suffix + 1);
     if (joined != NULL) {
         memcpy(joined, name, n_name);
-        memcpy(joined + n_name, suffix, n_suffix + 1);
+        memcpy(joined + n_name, suffix, n_suffix);
+        joined[n_name + n_suffix] = '\0';
     }
     return joined;
 }

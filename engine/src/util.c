@@ -95,7 +95,7 @@ static void set_error(tl_error *err, tl_status status, uint64_t offset, const ch
     memcpy(err->text, text, sizeof text);
 }
 
-tl_status tli_fail(tl_error *err, tl_status status, const char *fmt, ...) {
+tl_status(tli_fail)(tl_error *err, tl_status status, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     set_error(err, status, TL_NO_OFFSET, fmt, args);
@@ -103,7 +103,7 @@ tl_status tli_fail(tl_error *err, tl_status status, const char *fmt, ...) {
     return status;
 }
 
-tl_status tli_fail_at(tl_error *err, tl_status status, uint64_t offset, const char *fmt, ...) {
+tl_status(tli_fail_at)(tl_error *err, tl_status status, uint64_t offset, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     set_error(err, status, offset, fmt, args);

@@ -24,7 +24,7 @@ typedef struct file {
 static void add_tensor(file *f, const char *name, size_t rows, size_t cols, float center) {
     const size_t n = rows * (cols == 0 ? 1 : cols);
     char shape[64];
-    snprintf(shape, sizeof shape, cols == 0 ? "%zu" : "%zu,%zu", rows, cols);
+    (void)snprintf(shape, sizeof shape, cols == 0 ? "%zu" : "%zu,%zu", rows, cols);
     f->header_len += (size_t)snprintf(
         f->header + f->header_len, sizeof f->header - f->header_len,
         "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
@@ -73,7 +73,7 @@ static file *llama_file(void) {
                      {"post_attention_layernorm", D, 0}};
         for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
             char name[128];
-            snprintf(name, sizeof name, "model.layers.%zu.%s.weight", i, parts[p].name);
+            (void)snprintf(name, sizeof name, "model.layers.%zu.%s.weight", i, parts[p].name);
             add_tensor(f, name, parts[p].rows, parts[p].cols, parts[p].cols == 0 ? 1 : 0);
         }
     }
@@ -357,7 +357,7 @@ static void test_parts(void **state) {
 
 static void write_file(const char *dir, const char *name, const void *bytes, size_t n) {
     char path[256];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
+    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *out = fopen(path, "wb");
     assert_non_null(out);
     assert_int_equal(fwrite(bytes, 1, n, out), n);
@@ -389,9 +389,9 @@ static void test_load_from_a_directory(void **state) {
     assert_int_equal(tl_runner_load(&runner, dir, &bad, NULL), TL_ERR_INVALID);
     assert_null(runner);
     char path[256];
-    snprintf(path, sizeof path, "%s/config.json", dir);
+    (void)snprintf(path, sizeof path, "%s/config.json", dir);
     unlink(path);
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", dir);
     unlink(path);
     rmdir(dir);
     scene_free(s);
