@@ -128,6 +128,12 @@ static size_t longest_row(const tl_model_config *cfg) {
 
 #define COUNT_MAX ((size_t)1 << 24)
 
+/* As tl_model_config_parse asks of a real. NaN is not. */
+static bool positive_as_f32(double x) {
+    const float rounded = (float)x;
+    return rounded > 0 && isfinite(rounded);
+}
+
 /* A config that tl_model_config_parse made passes; one made by hand must not make the forward
  * divide by zero, index past a head or overflow a size. */
 static tl_status check_config(const tl_model_config *cfg, tl_error *err) {
@@ -155,8 +161,9 @@ static tl_status check_config(const tl_model_config *cfg, tl_error *err) {
                         "%zu heads, %zu KV heads, head_dim %zu do not fit each other", cfg->n_heads,
                         cfg->n_kv_heads, cfg->head_dim);
     }
-    if (llama && (!(cfg->rope_theta > 0) || !(cfg->rms_norm_eps > 0))) {
-        return tli_fail(err, TL_ERR_INVALID, "rope_theta %g or rms_norm_eps %g is not positive",
+    if (llama && (!positive_as_f32(cfg->rope_theta) || !positive_as_f32(cfg->rms_norm_eps))) {
+        return tli_fail(err, TL_ERR_INVALID,
+                        "rope_theta %g or rms_norm_eps %g is not above 0 and finite as f32",
                         cfg->rope_theta, cfg->rms_norm_eps);
     }
     return TL_OK;
@@ -281,8 +288,23 @@ const tl_limits *tl_scratch_limits(const tl_scratch *scratch) {
 
 /* ------------------------------------------------------------------ a step */
 
+static bool q4_sound(const tl_qlinear *q) {
+    return q->qweight != NULL && q->scales != NULL && q->group != 0 && q->group % 2 == 0 &&
+           q->n_in % q->group == 0 && q->qweight_len == q->n_out * (q->n_in / 2) &&
+           q->scales_len == q->n_out * (q->n_in / q->group) * 2;
+}
+
+static bool dense_sound(const tl_linear *linear) {
+    const tl_matrix *w = &linear->as.dense;
+    return linear->kind == TL_LINEAR_DENSE && w->data != NULL &&
+           (w->kind == TL_MATRIX_F32 || w->kind == TL_MATRIX_F16 || w->kind == TL_MATRIX_BF16);
+}
+
+/* Nothing about the layer that tl_linear_forward would refuse. The shape comes first: it bounds
+ * the products of q4_sound. */
 static bool has_shape(const tl_linear *linear, size_t n_out, size_t n_in) {
-    return tl_linear_n_out(linear) == n_out && tl_linear_n_in(linear) == n_in;
+    return tl_linear_n_out(linear) == n_out && tl_linear_n_in(linear) == n_in &&
+           (linear->kind == TL_LINEAR_Q4 ? q4_sound(&linear->as.q4) : dense_sound(linear));
 }
 
 static bool layer_fits(const tl_llama_layer *layer, const tl_model_config *cfg) {

@@ -7,6 +7,7 @@
  * of the tables.
  *
  * Source: conformance/spec/forward.md, "Checked before anything is written". */
+#include <stddef.h>
 #include <string.h>
 
 #include "forward_internal.h"
@@ -229,12 +230,39 @@ static tl_status check_blocks(const tl_scratch *s, const tl_kv_pool *pool,
     return TL_OK;
 }
 
+/* Every field of a config: what a scratch was made for is the whole config, so that no field has to
+ * be weighed when one is added. test_forward_check.c changes each byte of a config in turn. */
+#define FIELD(name)                                                                                \
+    { offsetof(tl_model_config, name), sizeof((tl_model_config *)0)->name }
+static const struct {
+    size_t at, size;
+} config_fields[] = {
+    FIELD(arch),
+    FIELD(tokenizer),
+    FIELD(vocab_size),
+    FIELD(hidden_size),
+    FIELD(intermediate_size),
+    FIELD(n_layers),
+    FIELD(n_heads),
+    FIELD(n_kv_heads),
+    FIELD(head_dim),
+    FIELD(max_positions),
+    FIELD(rope_theta),
+    FIELD(rms_norm_eps),
+    FIELD(tie_word_embeddings),
+    FIELD(eos_token_ids),
+    FIELD(n_eos_token_ids),
+};
+
+/* Field by field, since the bytes between them may be anything. */
 static bool same_config(const tl_model_config *a, const tl_model_config *b) {
-    return a->arch == b->arch && a->vocab_size == b->vocab_size &&
-           a->hidden_size == b->hidden_size && a->intermediate_size == b->intermediate_size &&
-           a->n_layers == b->n_layers && a->n_heads == b->n_heads &&
-           a->n_kv_heads == b->n_kv_heads && a->head_dim == b->head_dim &&
-           a->max_positions == b->max_positions && a->rope_theta == b->rope_theta;
+    bool same = true;
+    for (size_t i = 0; i < sizeof config_fields / sizeof *config_fields; i++) {
+        const size_t at = config_fields[i].at;
+        same =
+            same && memcmp((const char *)a + at, (const char *)b + at, config_fields[i].size) == 0;
+    }
+    return same;
 }
 
 tl_status tl_forward_check(const tl_model_config *cfg, const tl_kv_pool *pool, tl_scratch *scratch,

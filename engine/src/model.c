@@ -33,6 +33,13 @@ static tl_status new_model(tl_model **out, const tl_model_config *config, tl_che
     return TL_OK;
 }
 
+static tl_status check_mode(tl_weights_mode mode, tl_error *err) {
+    if (mode != TL_WEIGHTS_MAP && mode != TL_WEIGHTS_COPY) {
+        return tli_fail(err, TL_ERR_INVALID, "loading a model: weights mode %d is none", (int)mode);
+    }
+    return TL_OK;
+}
+
 tl_status tl_model_load(tl_model **out, const char *dir, const tl_model_load_cfg *cfg,
                         tl_error *err) {
     const tl_model_load_cfg defaults = {.weights = TL_WEIGHTS_MAP};
@@ -43,11 +50,10 @@ tl_status tl_model_load(tl_model **out, const char *dir, const tl_model_load_cfg
         return tli_fail(err, TL_ERR_INVALID, "tl_model_load: out is NULL");
     }
     *out = NULL;
-    if (dir == NULL || (how->weights != TL_WEIGHTS_MAP && how->weights != TL_WEIGHTS_COPY)) {
-        return tli_fail(err, TL_ERR_INVALID,
-                        "tl_model_load: dir is NULL, or the weights mode %d is none",
-                        (int)how->weights);
+    if (dir == NULL) {
+        return tli_fail(err, TL_ERR_INVALID, "tl_model_load: dir is NULL");
     }
+    TLI_TRY(check_mode(how->weights, err));
     TLI_TRY(tl_model_config_load(&config, dir, err));
     TLI_TRY(tl_checkpoint_open(&ckpt, dir, how->weights, err));
     const tl_status status = new_model(out, &config, &ckpt, how, err);
@@ -68,15 +74,17 @@ static tl_status view_config(tl_model_config *config, const tl_file_view *files,
 tl_status tl_model_view(tl_model **out, const tl_file_view *files, size_t n_files,
                         const tl_model_load_cfg *cfg, tl_error *err) {
     const tl_model_load_cfg defaults = {.weights = TL_WEIGHTS_MAP};
+    const tl_model_load_cfg *how = cfg == NULL ? &defaults : cfg;
     tl_model_config config = {0};
     tl_checkpoint *ckpt = NULL;
     if (out == NULL) {
         return tli_fail(err, TL_ERR_INVALID, "tl_model_view: out is NULL");
     }
     *out = NULL;
+    TLI_TRY(check_mode(how->weights, err));
     TLI_TRY(view_config(&config, files, n_files, err));
     TLI_TRY(tl_checkpoint_view(&ckpt, files, n_files, err));
-    const tl_status status = new_model(out, &config, &ckpt, cfg == NULL ? &defaults : cfg, err);
+    const tl_status status = new_model(out, &config, &ckpt, how, err);
     tl_checkpoint_free(ckpt);
     return status;
 }

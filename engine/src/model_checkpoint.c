@@ -145,13 +145,13 @@ static tl_status open_single(tl_checkpoint *ckpt, const source *from, tl_error *
 
 /* ------------------------------------------------------------------ shards */
 
-/* A plain base name that ends in .safetensors: nothing that leads out of the directory. */
+/* A plain base name that ends in .safetensors: without a separator it leads nowhere else, and `..`
+ * alone does not end so. */
 static bool is_shard_name(const char *name) {
     const size_t n = strlen(name);
     const size_t n_suffix = strlen(SHARD_SUFFIX);
-    const bool has_suffix = n > n_suffix && strcmp(name + n - n_suffix, SHARD_SUFFIX) == 0;
-    const bool leads_out = strpbrk(name, "/\\") != NULL || strstr(name, "..") != NULL;
-    return has_suffix && !leads_out;
+    const bool has_suffix = n >= n_suffix && strcmp(name + n - n_suffix, SHARD_SUFFIX) == 0;
+    return has_suffix && strpbrk(name, "/\\") == NULL;
 }
 
 static tl_status refuse_index(tl_error *err, const char *tensor, const char *reason) {

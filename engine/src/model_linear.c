@@ -11,9 +11,13 @@ static tl_status check_rows(const tl_matrix *w, size_t row_begin, size_t row_end
                             const tl_work *work, tl_error *err) {
     const bool is_dense =
         w->kind == TL_MATRIX_F32 || w->kind == TL_MATRIX_F16 || w->kind == TL_MATRIX_BF16;
-    if (!is_dense || (w->data == NULL && w->n_out != 0 && w->n_in != 0)) {
+    if (!is_dense || w->data == NULL) {
         return tli_fail(err, TL_ERR_INVALID, "linear: kind %d is not dense, or its data is NULL",
                         (int)w->kind);
+    }
+    if (w->n_out == 0 || w->n_in == 0) {
+        return tli_fail(err, TL_ERR_INVALID, "linear: shape %zu x %zu has a zero", w->n_out,
+                        w->n_in);
     }
     if (row_begin > row_end || row_end > w->n_out) {
         return tli_fail(err, TL_ERR_INVALID, "linear: rows %zu to %zu, there are %zu", row_begin,

@@ -9,6 +9,7 @@
  * conformance/spec/safetensors.md, safetensors#12. */
 #include "tl/model.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +73,12 @@ static tl_linear *linear_at(tl_llama_layer *layer, const projection *p) {
     return (tl_linear *)(void *)((char *)layer + p->offset);
 }
 
+/* As tl_model_config_parse asks of a real. NaN is not. */
+static bool positive_as_f32(double x) {
+    const float rounded = (float)x;
+    return rounded > 0 && isfinite(rounded);
+}
+
 /* A config from a caller is no parsed file: what would divide by 0 or wrap below is looked for. */
 static tl_status check_config(const tl_model_config *cfg, tl_error *err) {
     const bool is_llama = cfg->arch == TL_ARCH_LLAMA;
@@ -80,12 +87,13 @@ static tl_status check_config(const tl_model_config *cfg, tl_error *err) {
     if (is_llama) {
         sound = sound && cfg->hidden_size > 0 && cfg->intermediate_size > 0 && cfg->n_layers > 0 &&
                 cfg->n_heads > 0 && cfg->n_kv_heads > 0 && cfg->head_dim > 0 &&
-                cfg->n_kv_heads <= cfg->n_heads && tli_mul(cfg->n_heads, cfg->head_dim, &n);
+                cfg->n_kv_heads <= cfg->n_heads && tli_mul(cfg->n_heads, cfg->head_dim, &n) &&
+                positive_as_f32(cfg->rope_theta) && positive_as_f32(cfg->rms_norm_eps);
     }
     return sound ? TL_OK
                  : tli_fail(err, TL_ERR_INVALID,
-                            "tl_weights_load: the config has a zero or a "
-                            "number that does not fit the others");
+                            "tl_weights_load: the config has a zero, a number that does not fit "
+                            "the others, or a real that is not above 0 and finite as f32");
 }
 
 /* ------------------------------------------------------------------ tensors by name */

@@ -153,11 +153,11 @@ void tl_work_free(tl_work *work) {
 }
 
 tl_isa tl_work_isa(const tl_work *work) {
-    return work->kernels->isa;
+    return work != NULL ? work->kernels->isa : TL_ISA_AUTO;
 }
 
 size_t tl_work_max_n_in(const tl_work *work) {
-    return work->max_n_in;
+    return work != NULL ? work->max_n_in : 0;
 }
 
 /* ------------------------------------------------------------------ products */

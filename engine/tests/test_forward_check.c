@@ -425,6 +425,30 @@ static void test_weights_and_scratch_must_be_of_the_config(void **state) {
     scene_free(s);
 }
 
+/* A scratch is for one config: each byte of each field counts, and only the bytes between the
+ * fields do not. */
+static void test_every_field_of_the_config_is_compared(void **state) {
+    (void)state;
+    scene *s = scene_new();
+    const size_t after_tie = offsetof(tl_model_config, tie_word_embeddings) + sizeof(bool);
+    const size_t after_eos =
+        offsetof(tl_model_config, eos_token_ids) + sizeof(uint32_t[TL_EOS_IDS_MAX]);
+    for (size_t i = 0; i < sizeof(tl_model_config); i++) {
+        const bool is_padding = (i >= after_tie && i < offsetof(tl_model_config, eos_token_ids)) ||
+                                (i >= after_eos && i < offsetof(tl_model_config, n_eos_token_ids));
+        tl_model_config other;
+        tl_error err = {0};
+        memcpy(&other, &s->fx->cfg, sizeof other);
+        ((unsigned char *)&other)[i] ^= 1;
+        const tl_status status = tl_forward_check(&other, s->pool, s->scratch, &s->batch, &err);
+        if (status != (is_padding ? TL_OK : TL_ERR_INVALID) ||
+            (!is_padding && strstr(err.text, "another config") == NULL)) {
+            fail_msg("byte %zu of a config: %s (%s)", i, tl_status_name(status), err.text);
+        }
+    }
+    scene_free(s);
+}
+
 static void test_hidden_is_not_for_the_bigram(void **state) {
     (void)state;
     fixture *fx = fx_bigram(9);
@@ -498,6 +522,22 @@ static void test_scratch_refuses(void **state) {
     fx_free(fx);
 }
 
+/* What no real of a config may be: not a number, not above 0, or not so once rounded to f32. */
+static const double bad_reals[] = {(double)NAN, (double)INFINITY, -(double)INFINITY, -1.0,  -0.0,
+                                   0.0,         0x1p-150,         0x1.ffffffp127,    1e300, 1e-300};
+
+static void refuse_real(fixture *fx, const tl_limits *limits, double *field, double bad) {
+    const double good = *field;
+    tl_scratch *scratch = NULL;
+    size_t n_bytes = 0;
+    tl_error err = {0};
+    *field = bad;
+    assert_int_equal(tl_scratch_new(&scratch, &fx->cfg, limits, &err), TL_ERR_INVALID);
+    assert_non_null(strstr(err.text, "rope_theta"));
+    assert_int_equal(tl_scratch_size(&fx->cfg, limits, &n_bytes, NULL), TL_ERR_INVALID);
+    *field = good;
+}
+
 /* A config made by hand that would divide by zero, or multiply past a size. */
 static void test_scratch_refuses_impossible_configs(void **state) {
     (void)state;
@@ -507,6 +547,10 @@ static void test_scratch_refuses_impossible_configs(void **state) {
     tl_model_config bad[10];
     for (size_t i = 0; i < 10; i++) {
         bad[i] = fx->cfg;
+    }
+    for (size_t i = 0; i < sizeof bad_reals / sizeof *bad_reals; i++) {
+        refuse_real(fx, &limits, &fx->cfg.rope_theta, bad_reals[i]);
+        refuse_real(fx, &limits, &fx->cfg.rms_norm_eps, bad_reals[i]);
     }
     bad[0].n_kv_heads = 0;
     bad[1].n_kv_heads = 4;
@@ -580,6 +624,7 @@ int main(void) {
         cmocka_unit_test(test_marks_do_not_outlive_a_batch),
         cmocka_unit_test(test_null_and_mismatched_arguments),
         cmocka_unit_test(test_weights_and_scratch_must_be_of_the_config),
+        cmocka_unit_test(test_every_field_of_the_config_is_compared),
         cmocka_unit_test(test_hidden_is_not_for_the_bigram),
         cmocka_unit_test(test_scratch_refuses),
         cmocka_unit_test(test_scratch_refuses_impossible_configs),

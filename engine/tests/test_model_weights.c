@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <math.h>
+
 #include "model_fixture.h"
 
 #define FORMAT TL_ERR_FORMAT
@@ -410,6 +412,12 @@ static void checkpoint_changes_hands_on_success(void **state) {
     other = cfg;
     other.n_heads = SIZE_MAX;
     assert_int_equal(tl_weights_load(&weights, &ckpt, &other, NULL, &err), TL_ERR_INVALID);
+    static const double bad_reals[] = {(double)NAN, (double)INFINITY, -1.0, 0.0, 0x1p-150, 1e300};
+    for (size_t i = 0; i < 2 * COUNT_OF(bad_reals); i++) {
+        other = cfg;
+        *(i % 2 == 0 ? &other.rope_theta : &other.rms_norm_eps) = bad_reals[i / 2];
+        assert_int_equal(tl_weights_load(&weights, &ckpt, &other, NULL, &err), TL_ERR_INVALID);
+    }
     assert_int_equal(tl_weights_load(NULL, &ckpt, &cfg, NULL, &err), TL_ERR_INVALID);
     assert_int_equal(tl_weights_load(&weights, NULL, &cfg, NULL, &err), TL_ERR_INVALID);
     assert_int_equal(tl_weights_load(&weights, &ckpt, NULL, NULL, &err), TL_ERR_INVALID);
@@ -435,6 +443,8 @@ static void model_arguments(void **state) {
     assert_int_equal(tl_model_load(NULL, "x", NULL, &err), TL_ERR_INVALID);
     assert_int_equal(tl_model_load(&model, NULL, NULL, &err), TL_ERR_INVALID);
     assert_int_equal(tl_model_load(&model, "x", &bad, &err), TL_ERR_INVALID);
+    assert_int_equal(tl_model_view(&model, &config, 1, &bad, &err), TL_ERR_INVALID);
+    assert_non_null(strstr(err.text, "mode 5"));
     assert_int_equal(tl_model_load(&model, "/nonexistent", NULL, &err), TL_ERR_IO);
     assert_int_equal(tl_model_view(NULL, &config, 1, NULL, &err), TL_ERR_INVALID);
     assert_int_equal(tl_model_view(&model, NULL, 1, NULL, &err), TL_ERR_INVALID);
@@ -516,6 +526,17 @@ static void linear_forward(void **state) {
     hollow.as.dense.data = NULL;
     tl_linear wide = linear;
     wide.as.dense.n_in = 3;
+    for (size_t i = 0; i < 4; i++) { /* no row, no column: a shape that no weight has */
+        tl_linear flat = linear;
+        flat.as.dense.n_out = i % 2 == 0 ? 3 : 0;
+        flat.as.dense.n_in = i % 2 == 0 ? 0 : 2;
+        flat.as.dense.data = i < 2 ? data : NULL;
+        const size_t x_len = i % 2 == 0 ? 0 : 4;
+        const size_t y_len = i % 2 == 0 ? 6 : 0;
+        assert_int_equal(
+            tl_linear_forward(&flat, 0, flat.as.dense.n_out, x, x_len, 2, y, y_len, work, &err),
+            TL_ERR_INVALID);
+    }
     static const struct {
         size_t row_begin, row_end, x_len, m, y_len;
     } cases[] = {{2, 1, 4, 2, 6},        {0, 4, 4, 2, 6}, {0, 3, 3, 2, 6}, {0, 3, 4, 2, 5},
@@ -537,9 +558,6 @@ static void linear_forward(void **state) {
                      TL_ERR_INVALID);
     assert_int_equal(tl_linear_forward(&linear, 0, 3, x, 4, 2, y, 6, NULL, &err), TL_ERR_INVALID);
     assert_memory_equal(y, middle, sizeof y);
-    assert_int_equal(tl_linear_n_out(NULL), 0);
-    assert_int_equal(tl_linear_n_in(NULL), 0);
-    tl_linear_clear(NULL);
     tl_work_free(work);
 }
 

@@ -345,7 +345,7 @@ def read_f32(tensors, name, shape):
 
 def plain_name(name):
     return (isinstance(name, str) and name.endswith(".safetensors") and "\0" not in name
-            and "/" not in name and "\\" not in name and ".." not in name)
+            and "/" not in name and "\\" not in name)
 
 
 def parse_checkpoint(files):

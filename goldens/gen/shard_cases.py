@@ -223,6 +223,11 @@ def shard_rules(book, rng):
     single_map = '{"weight_map": {"a": "%s"}}' % S1
     book.ok(group, "index-one-shard", "an index with one shard", 13,
             directory(single_map, a=SHARD_A), flags)
+    for case_id, name in (("dots-inside", "a..b.safetensors"), ("dots-before", "..a.safetensors"),
+                          ("ending-alone", ".safetensors"), ("dot-ending", "..safetensors"),
+                          ("space", "model 1.safetensors")):
+        book.ok(group, f"index-name-{case_id}", f"a base name with no separator in it: {name!r}",
+                13, directory('{"weight_map": {"a": "%s"}}' % name, **{name: SHARD_A}), flags)
     book.ok(group, "ix-ok-symlink", text_of("ix-ok-symlink"), 13, {
         **directory(cases["ix-ok-symlink"]["index_text"], a=safetensors(
             header(a=entry("F32", [2], 0, 8)), struct.pack("<2f", 0.5, 2.0))),

@@ -63,7 +63,7 @@ static bool is_shard_name(const char *name) {
     const size_t n = strlen(name);
     const size_t n_ending = strlen(ENDING);
     return n >= n_ending && strcmp(name + n - n_ending, ENDING) == 0 &&
-           strpbrk(name, "/\\") == NULL && strstr(name, "..") == NULL;
+           strpbrk(name, "/\\") == NULL;
 }
 
 static tl_status read_entries(weight_map *map, const char *object, tl_error *err) {

@@ -7,10 +7,13 @@
  *               sentence with what was found, what was allowed and where. The first error of a
  *               call stands.
  *   failure     nothing that the caller can see changes, output buffers included. Two exceptions: a
- *               constructor sets *out to NULL, and CAPACITY writes the count or size needed.
+ *               constructor leaves *out empty (NULL, or a struct of zeros), and CAPACITY writes
+ *               the count or size needed.
  *   lengths     every pointer to more than one element is followed by its element count, and a
  *               count that could be derived is checked. NULL goes with a count of 0, and only with
- *               that. `_free` and `_clear` accept NULL.
+ *               that. Every other NULL is TL_ERR_INVALID unless a comment allows it. `_free` and
+ *               `_clear` accept NULL; a function that returns no status answers NULL, 0 or zeros.
+ *               Only the kernels of ops.h (tl_ops_...) check nothing.
  *   threads     no locks inside. One object: one thread at a time, but any number of threads may
  *               read it (const calls) together. Different objects are independent.
  *   aliasing    outputs do not overlap inputs, except where a comment allows it.

@@ -55,11 +55,14 @@ TL_BEGIN_DECLS
 /* Room for max_rows rows of logits. INVALID: a zero. NOMEM. Pairs with tl_logits_clear. */
 TL_MUST_USE tl_status tl_logits_init(tl_logits *out, size_t max_rows, size_t vocab, tl_error *err);
 void tl_logits_clear(tl_logits *logits);
-const float *tl_logits_row(const tl_logits *logits, size_t row); /* [vocab]; NULL past n_rows */
+/* [vocab]; NULL past n_rows. */
+const float *tl_logits_row(const tl_logits *logits, size_t row);
 
 /* Take all memory that steps of this config within these limits need, and start the workers.
- * INVALID: a zero or too large limit, NULL. UNSUPPORTED: the CPU lacks limits->isa. NOMEM: memory
- * or threads. tl_scratch_size tells the bytes beforehand. */
+ * INVALID: a limit that is 0 or too large, a config that tl_model_config_parse would never make
+ * (a count of 0, heads that do not fit, a real that is not above 0 and finite as f32), NULL.
+ * UNSUPPORTED: the CPU lacks limits->isa. NOMEM: memory or threads. tl_scratch_size tells the bytes
+ * beforehand. The scratch keeps a copy of the config and serves that one only. */
 TL_MUST_USE tl_status tl_scratch_new(tl_scratch **out, const tl_model_config *cfg,
                                      const tl_limits *limits, tl_error *err);
 void tl_scratch_free(tl_scratch *scratch);
@@ -72,13 +75,13 @@ void tl_scratch_free(tl_scratch *scratch);
  * address space for its stack. INVALID, UNSUPPORTED as tl_scratch_new. NOMEM: overflow. */
 TL_MUST_USE tl_status tl_scratch_size(const tl_model_config *cfg, const tl_limits *limits,
                                       size_t *n_bytes, tl_error *err);
-const tl_limits *
-tl_scratch_limits(const tl_scratch *scratch); /* isa resolved, max_context filled in */
+/* isa resolved, max_context filled in; NULL for NULL. */
+const tl_limits *tl_scratch_limits(const tl_scratch *scratch);
 
 /* Check a whole batch, changing nothing:
  * INVALID   no sequence, n_s = 0, an id >= V, p_s + n_s past max_positions, a table that does not
  *           cover the last position, an entry that is no block of the pool or is listed twice in
- *           its table
+ *           its table; a scratch that was made for a config with any field different
  * CAPACITY  N or S past the scratch's limits, p_s + n_s past max_context, a pool of more than
  *           max_blocks
  * STATE     a listed block is not used; a position before p_s was never filled; a block that would
@@ -93,6 +96,8 @@ TL_MUST_USE tl_status tl_forward_check(const tl_model_config *cfg, const tl_kv_p
  * hidden  [N, d] f32, every new token's row after the final norm, batch order; NULL and 0 to skip
  *         (hidden_len must be N * d else; 0 for the bigram)
  * logits  one row a sequence; CAPACITY when max_rows < n_seqs, INVALID when vocab is not V
+ * INVALID, CAPACITY and STATE as tl_forward_check; INVALID, too, when the weights are not of the
+ * config, or one of them has no data.
  * A start before the fill rewinds: the block of the last new position gets that position's slot +
  * 1 as its fill, and later blocks of the table that this sequence alone holds and that have no key
  * get 0.

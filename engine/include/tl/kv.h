@@ -37,8 +37,8 @@ typedef struct tl_kv_cfg {
     uint32_t head_dim;     /* D, f16 elements a head and position, at least 1 */
     int32_t dtype;         /* TL_KV_DTYPE_F16 */
     uint32_t format;       /* TL_KV_FORMAT_V1 */
-    tl_prefix_cache
-        prefix_cache;   /* OFF: register is STATE, lookup NOT_FOUND, nothing stays cached */
+    /* OFF: register is STATE, lookup NOT_FOUND, nothing stays cached. */
+    tl_prefix_cache prefix_cache;
     uint64_t model_tag; /* fingerprint of the model that makes the values; 0: not known */
 } tl_kv_cfg;
 
@@ -144,9 +144,10 @@ TL_MUST_USE tl_status tl_kv_pool_import(tl_kv_pool *pool, const uint8_t *buf, si
 TL_MUST_USE tl_status tl_kv_pool_block_info(const tl_kv_pool *pool, uint32_t id,
                                             tl_kv_block_info *info, tl_error *err);
 
-const tl_kv_cfg *
-tl_kv_pool_cfg(const tl_kv_pool *pool);               /* lives as long as the pool; NULL for NULL */
-tl_kv_stats tl_kv_pool_stats(const tl_kv_pool *pool); /* zeros for NULL */
+/* Lives as long as the pool; NULL for NULL. */
+const tl_kv_cfg *tl_kv_pool_cfg(const tl_kv_pool *pool);
+/* Zeros for NULL. */
+tl_kv_stats tl_kv_pool_stats(const tl_kv_pool *pool);
 
 TL_END_DECLS
 

@@ -55,15 +55,15 @@ typedef struct tl_model_config {
     tl_arch arch;
     tl_tokenizer_kind tokenizer;
     size_t vocab_size;        /* V */
-    size_t hidden_size;       /* d; 0 for the bigram, as are the counts down to intermediate_size */
-    size_t intermediate_size; /* width of the MLP */
+    size_t hidden_size;       /* d; 0 for the bigram */
+    size_t intermediate_size; /* width of the MLP; 0 for the bigram */
     size_t n_layers;      /* 1 for the bigram, with n_kv_heads 1 and head_dim 2: its pool's shape */
     size_t n_heads;       /* H; 1 for the bigram */
     size_t n_kv_heads;    /* H_kv, divides H */
     size_t head_dim;      /* D, even; H * D need not be d */
     size_t max_positions; /* longest context */
-    double rope_theta;
-    double rms_norm_eps;
+    double rope_theta;    /* above 0 and finite, as f32 too; 0 for the bigram */
+    double rms_norm_eps;  /* the same */
     bool tie_word_embeddings;
     uint32_t eos_token_ids[TL_EOS_IDS_MAX];
     size_t n_eos_token_ids;
@@ -107,8 +107,8 @@ size_t tl_layout_count(const tl_layout *layout);
 const tl_tensor_info *tl_layout_at(const tl_layout *layout, size_t index); /* NULL past the end */
 const tl_tensor_info *tl_layout_find(const tl_layout *layout, const char *name); /* NULL if none */
 const char *tl_layout_metadata(const tl_layout *layout, const char *key);        /* NULL if none */
-uint64_t
-tl_layout_data_start(const tl_layout *layout); /* of the data buffer, in bytes of the file */
+/* Of the data buffer, in bytes of the file. */
+uint64_t tl_layout_data_start(const tl_layout *layout);
 
 typedef struct tl_safetensors tl_safetensors;
 
@@ -157,12 +157,12 @@ TL_MUST_USE tl_status tl_checkpoint_view(tl_checkpoint **out, const tl_file_view
                                          size_t n_files, tl_error *err);
 void tl_checkpoint_free(tl_checkpoint *ckpt);
 size_t tl_checkpoint_count(const tl_checkpoint *ckpt); /* tensors in all */
-const tl_tensor_info *tl_checkpoint_at(const tl_checkpoint *ckpt,
-                                       size_t index); /* NULL past the end */
-const tl_tensor_info *tl_checkpoint_find(const tl_checkpoint *ckpt,
-                                         const char *name);                     /* NULL if none */
-const char *tl_checkpoint_metadata(const tl_checkpoint *ckpt, const char *key); /* the same in every
-                                                          shard, or NULL */
+/* As in the layout of one file, the shards one after the other; NULL past the end, NULL if none. */
+const tl_tensor_info *tl_checkpoint_at(const tl_checkpoint *ckpt, size_t index);
+const tl_tensor_info *tl_checkpoint_find(const tl_checkpoint *ckpt, const char *name);
+/* What every shard says under the key; NULL where one lacks it or says another thing. */
+const char *tl_checkpoint_metadata(const tl_checkpoint *ckpt, const char *key);
+/* As tl_safetensors_f32 and tl_safetensors_q4, in whichever shard. */
 TL_MUST_USE tl_status tl_checkpoint_f32(const tl_checkpoint *ckpt, const char *name,
                                         const size_t *shape, size_t n_shape, float *dst,
                                         size_t dst_len, tl_error *err);
@@ -206,8 +206,8 @@ typedef struct tl_weights {
 } tl_weights;
 
 typedef struct tl_quant_cfg {
-    size_t
-        int4_group; /* 0: weights as they are; else quantize the linears at load with this group */
+    /* 0: weights as they are; else quantize the linears at load with this group. */
+    size_t int4_group;
 } tl_quant_cfg;
 
 /* Bind the tensors of *ckpt to the config, both ways: everything that cfg calls for is there, and
@@ -215,7 +215,8 @@ typedef struct tl_quant_cfg {
  * as before. quant may be NULL.
  * NOT_FOUND: a tensor is missing. FORMAT: a wrong shape. UNSUPPORTED: a wrong dtype, a tensor left
  * over, a tied head that differs from the embedding. INVALID: quantize-at-load of an int4 file, a
- * group that does not fit, a weight that cannot be quantized. NOMEM. */
+ * group that does not fit, a weight that cannot be quantized, a config that tl_model_config_parse
+ * would never make, NULL. NOMEM. */
 TL_MUST_USE tl_status tl_weights_load(tl_weights *out, tl_checkpoint **ckpt,
                                       const tl_model_config *cfg, const tl_quant_cfg *quant,
                                       tl_error *err);
@@ -237,8 +238,8 @@ void tl_linear_clear(tl_linear *linear);
 typedef struct tl_model tl_model;
 
 typedef struct tl_model_load_cfg {
-    tl_weights_mode
-        weights; /* TL_WEIGHTS_MAP (0): use the mapped file; TL_WEIGHTS_COPY: private memory */
+    /* TL_WEIGHTS_MAP (0): use the mapped file; TL_WEIGHTS_COPY: private memory. */
+    tl_weights_mode weights;
     tl_quant_cfg quant;
 } tl_model_load_cfg;
 
@@ -247,7 +248,7 @@ typedef struct tl_model_load_cfg {
 TL_MUST_USE tl_status tl_model_load(tl_model **out, const char *dir, const tl_model_load_cfg *cfg,
                                     tl_error *err);
 /* The same from memory: files has "config.json" and the checkpoint's; borrowed until
- * tl_model_free. */
+ * tl_model_free, whatever cfg->weights says. IO: a file is not among them. */
 TL_MUST_USE tl_status tl_model_view(tl_model **out, const tl_file_view *files, size_t n_files,
                                     const tl_model_load_cfg *cfg, tl_error *err);
 void tl_model_free(tl_model *model);

@@ -5,8 +5,8 @@
  * ascending; then ((0+4)+(2+6)) + ((1+5)+(3+7)). Every kernel here, of any instruction set, gives
  * the bits of that loop.
  *
- * These functions are the inner loop: they check nothing. What they demand is stated, and the
- * modules above (quant, model, forward) check it once for each call.
+ * The functions tl_ops_... are the inner loop: they check nothing, not for NULL either. What they
+ * demand is stated, and the modules above (quant, model, forward) check it once for each call.
  *
  * Source: conformance/spec/forward.md, clauses dot to silu. */
 #ifndef TL_OPS_H
@@ -36,8 +36,8 @@ typedef enum tl_matrix_kind {
 typedef struct tl_matrix {
     tl_matrix_kind kind;
     size_t n_out, n_in;
-    const uint8_t
-        *data; /* dense: n_out * n_in elements; INT4: [n_out, n_in / 2], low nibble first */
+    /* Dense: n_out * n_in elements. INT4: [n_out, n_in / 2] bytes, low nibble first. */
+    const uint8_t *data;
     const uint8_t *scales; /* INT4: [n_out, n_in / group] f16; else NULL */
     size_t group;          /* INT4: columns a scale, even, divides n_in; else 0 */
 } tl_matrix;
@@ -48,18 +48,19 @@ typedef struct tl_work tl_work;
 
 TL_BEGIN_DECLS
 
-const char *
-tl_isa_name(tl_isa isa); /* "auto", "portable", "avx2", "avx512", "neon", or "unknown" */
+/* "auto", "portable", "avx2", "avx512", "neon", or "unknown". */
+const char *tl_isa_name(tl_isa isa);
 
 /* What `isa` means on this CPU, now: never AUTO. UNSUPPORTED: this CPU or build does not have it.
  * INVALID: no such value. */
 TL_MUST_USE tl_status tl_isa_resolve(tl_isa isa, tl_isa *resolved, tl_error *err);
 
-/* max_n_in: the longest row (n_in) that this thread will widen or multiply, at least 1. */
+/* max_n_in: the longest row (n_in) that this thread will widen or multiply, at least 1.
+ * INVALID: max_n_in is 0, no such isa. UNSUPPORTED: this CPU or build does not have it. NOMEM. */
 TL_MUST_USE tl_status tl_work_new(tl_work **out, tl_isa isa, size_t max_n_in, tl_error *err);
 void tl_work_free(tl_work *work);
-tl_isa tl_work_isa(const tl_work *work); /* resolved, never AUTO */
-size_t tl_work_max_n_in(const tl_work *work);
+tl_isa tl_work_isa(const tl_work *work);      /* resolved, never AUTO; AUTO for NULL */
+size_t tl_work_max_n_in(const tl_work *work); /* 0 for NULL */
 
 /* dot(a, b) over n elements. */
 float tl_ops_dot(const tl_work *work, const float *a, const float *b, size_t n);

@@ -42,7 +42,7 @@ TL_MUST_USE tl_status tl_int4_packed_size(size_t rows, size_t cols, size_t *n_by
 TL_MUST_USE tl_status tl_int4_pack(const int8_t *q, size_t q_len, size_t rows, size_t cols,
                                    uint8_t *packed, size_t packed_len, tl_error *err);
 
-/* The way back. INVALID: q_len != 2 * packed_len. */
+/* The way back: packed [packed_len] u8, q [q_len] i8. INVALID: q_len is not 2 * packed_len. */
 TL_MUST_USE tl_status tl_int4_unpack(const uint8_t *packed, size_t packed_len, int8_t *q,
                                      size_t q_len, tl_error *err);
 
@@ -61,7 +61,8 @@ TL_MUST_USE tl_status tl_qlinear_dequantize(const tl_qlinear *q, float *w, size_
  * of a row of x with a row of W^, so the bits are those of a linear over the dequantized matrix.
  * x [x_len = m * n_in] f32; y [y_len = m * n_out] f32, only those columns are written
  * work: one thread's, tl_work_max_n_in(work) >= n_in. Allocates nothing.
- * INVALID: a length, row_begin > row_end, row_end > n_out, a work that is too small, NULL. */
+ * INVALID: fields of *q that contradict each other, a dimension of 0, a length, row_begin >
+ * row_end, row_end > n_out, a work that is too small, NULL. */
 TL_MUST_USE tl_status tl_qlinear_forward(const tl_qlinear *q, size_t row_begin, size_t row_end,
                                          const float *x, size_t x_len, size_t m, float *y,
                                          size_t y_len, tl_work *work, tl_error *err);

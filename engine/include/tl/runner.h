@@ -16,10 +16,10 @@ typedef struct tl_engine_cfg {
     tl_prefix_cache prefix_cache;
     uint32_t kv_n_blocks;
     uint32_t kv_block_tokens; /* B */
-    tl_sched_policy policy;   /* carried for the scheduler; the runner does not read it */
-    size_t n_threads;         /* at least 1; does not change a single bit of any result */
+    tl_sched_policy policy;   /* one of the two; carried for the scheduler, changes nothing here */
+    size_t n_threads;         /* 1 to 64; does not change a single bit of any result */
     tl_isa isa;               /* TL_ISA_AUTO: the best of this CPU; no bit depends on it */
-    tl_weights_mode weights;  /* tl_runner_load only; tl_runner_new has its weights already */
+    tl_weights_mode weights;  /* one of the two; used by tl_runner_load only */
     tl_quant_cfg quant;       /* tl_runner_load only */
 } tl_engine_cfg;
 
@@ -32,8 +32,10 @@ TL_BEGIN_DECLS
 tl_engine_cfg tl_engine_cfg_default(void);
 
 /* A runner on a model that is borrowed and must outlive it. Its pool has the model's shape (for
- * the bigram 1 layer, 1 KV head, head_dim 2) and the model tag 0.
- * INVALID, NOMEM, UNSUPPORTED as tl_kv_pool_new and tl_scratch_new. */
+ * the bigram 1 layer, 1 KV head, head_dim 2) and the model tag 0. No sequence can be longer than
+ * the pool's positions, kv_n_blocks * kv_block_tokens; the scratch is made for no more.
+ * INVALID: no such policy or weights mode. INVALID, NOMEM, UNSUPPORTED as tl_kv_pool_new and
+ * tl_scratch_new. */
 TL_MUST_USE tl_status tl_runner_new(tl_runner **out, const tl_model *model,
                                     const tl_engine_cfg *cfg, tl_error *err);
 /* tl_model_load and tl_runner_new in one; the runner owns the model. */
@@ -41,7 +43,7 @@ TL_MUST_USE tl_status tl_runner_load(tl_runner **out, const char *dir, const tl_
                                      tl_error *err);
 void tl_runner_free(tl_runner *runner);
 
-/* One step on the runner's pool: tl_forward without hidden. */
+/* One step on the runner's pool: tl_forward without hidden, with the same refusals. */
 TL_MUST_USE tl_status tl_runner_forward(tl_runner *runner, const tl_forward_batch *batch,
                                         tl_logits *logits, tl_error *err);
 
@@ -58,10 +60,12 @@ TL_MUST_USE tl_status tl_runner_run_once(tl_runner *runner, const uint32_t *toke
                                          float *hidden, size_t hidden_len, float *logits,
                                          size_t logits_len, tl_error *err);
 
-tl_kv_pool *tl_runner_pool(tl_runner *runner);                    /* borrowed */
-uint32_t tl_runner_block_tokens(const tl_runner *runner);         /* B */
-const tl_model_config *tl_runner_config(const tl_runner *runner); /* borrowed */
-const tl_limits *tl_runner_limits(const tl_runner *runner);       /* borrowed; isa resolved */
+/* What a runner is made of; pointers are borrowed and live as long as the runner. NULL or 0 for
+ * NULL. */
+tl_kv_pool *tl_runner_pool(tl_runner *runner);
+uint32_t tl_runner_block_tokens(const tl_runner *runner); /* B */
+const tl_model_config *tl_runner_config(const tl_runner *runner);
+const tl_limits *tl_runner_limits(const tl_runner *runner); /* isa resolved */
 
 TL_END_DECLS
 

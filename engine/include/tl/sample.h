@@ -34,8 +34,9 @@ typedef struct tl_sampler tl_sampler;
 TL_BEGIN_DECLS
 
 tl_pcg32 tl_pcg32_new(uint64_t seed, uint64_t seq);
-uint32_t tl_pcg32_next_u32(tl_pcg32 *rng);
-double tl_pcg32_uniform_f64(tl_pcg32 *rng); /* a multiple of 2^-53 in [0, 1); two draws */
+uint32_t tl_pcg32_next_u32(tl_pcg32 *rng); /* 0 for NULL */
+/* A multiple of 2^-53 in [0, 1); two draws. 0 for NULL. */
+double tl_pcg32_uniform_f64(tl_pcg32 *rng);
 uint64_t tl_child_seed(uint64_t seed, uint64_t purpose);
 tl_pcg32 tl_stream(uint64_t seed, uint64_t purpose); /* new(child_seed(seed, purpose), purpose) */
 
@@ -51,8 +52,8 @@ void tl_sampler_free(tl_sampler *sampler);
  * rng     moves by exactly one uniform when a token is sampled; not at all when greedy or refused
  * token, logprob: the id, and its log-probability before temperature and filters
  * INVALID: a parameter out of its range, a NaN or +inf logit, none finite, an id >= V, n_logits,
- * numbers that leave the finite on the way. Parameters are checked when greedy, too. Allocates
- * nothing. */
+ * numbers that leave the finite on the way, NULL. Parameters are checked when greedy, too.
+ * Allocates nothing. */
 TL_MUST_USE tl_status tl_sample(tl_sampler *sampler, const float *logits, size_t n_logits,
                                 const tl_sampling_params *params, const uint32_t *prompt,
                                 size_t n_prompt, const uint32_t *output, size_t n_output,
