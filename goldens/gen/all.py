@@ -2,6 +2,7 @@
 
     python3 goldens/gen/all.py [--seed N] [--out DIR] [--plain]
 
+First of all the generators' own tests: a model that proves nothing must be turned away.
 --plain leaves out what needs torch and transformers (models, logits, greedy): what is there of them
 stays as it is.  The trained model is an input and is never made here; see train_kjv.py.
 """
@@ -31,6 +32,8 @@ def main():
     parser.add_argument("--plain", action="store_true", help="without torch and transformers")
     args = parser.parse_args()
     common = ["--seed", str(args.seed), "--out", os.path.abspath(args.out)]
+    if not args.plain:
+        run("models_test.py", [])
     for script in PLAIN + (() if args.plain else WITH_TORCH) + ("manifest.py",):
         run(script, common)
     run("verify.py", [os.path.abspath(args.out)])
