@@ -9,8 +9,8 @@ has left such a signature (fingerprints.json); a stranger's engine is compared w
   likeness of two failures of one check, 0 to 1: 0.5 that both failed, and up to 0.5 for the way: the same case with the
     same answer, or a number nearer to the other's than to the truth; else the same kind of wrong (sign, length, share)
   likeness of two engines: the sum of weight x likeness over the checks that both fail, by the sum of weight over those
-    that either fails. A check weighs the more, the fewer mutants fail it. A check that the engine was too dead to reach
-    counts for nobody.
+    that either fails. A check weighs the more, the fewer mutants fail it. A check that was not reached, since the
+    engine was too dead or its test was not selected, counts for nobody; nor does what only --strict asks.
   two faults at once: the likeness of the engine to two mutants together, a little less (PAIR), since two explain more;
     and the weaker one counts only when most of its own signature is there (SECOND).
 
@@ -105,16 +105,21 @@ def like_failures(a, b):
 # ---------------------------------------------------------------- an engine
 
 
-def signature(test_lines):
-    """(failed check -> feature, checks that were never reached) of the test lines of a log."""
-    failed, unknown = {}, set()
+def names_only(check):
+    """Is this the failure of a strict run that a run without --strict does not have: a message without its subject?"""
+    return "the message must name" in (check.get("first") or {}).get("message", "")
+
+
+def signature(test_lines, strict=frozenset()):
+    """(failed check -> feature, checks that were evaluated) of the test lines of a log, without the strict ones."""
+    failed, asked = {}, set()
     for line in test_lines:
         for check in line.get("checks", []):
-            if check["state"] == "failed":
-                failed[check["id"]] = feature(check)
-            elif check["state"] == "not-reached":
-                unknown.add(check["id"])
-    return failed, unknown
+            if check["state"] != "not-reached" and check["id"] not in strict:
+                asked.add(check["id"])
+                if check["state"] == "failed" and not names_only(check):
+                    failed[check["id"]] = feature(check)
+    return failed, asked
 
 
 class Diagnosis:
@@ -128,7 +133,8 @@ class Diagnosis:
 class Book:
     """The fingerprints, with the weight of each check."""
 
-    def __init__(self, data, without=()):
+    def __init__(self, data, without=(), strict=()):
+        self.strict = frozenset(strict)
         self.rows = [row for row in data["mutants"] if row["id"] not in without]
         self.by_id = {row["id"]: row for row in self.rows}
         count = {}
@@ -141,44 +147,44 @@ class Book:
     def weight(self, check):
         return self.weights.get(check, self.most)
 
-    def _explain(self, ids, likes, failed, unknown):
+    def _explain(self, ids, likes, failed, asked):
         """The likeness of the engine to these mutants together."""
         shared = either = 0.0
-        checks = set(failed).union(*(self.by_id[i]["checks"] for i in ids)) - unknown
+        checks = set(failed).union(*(self.by_id[i]["checks"] for i in ids)) & asked
         for check in checks:
             weight = self.weight(check)
             either += weight
             shared += weight * max(likes[i].get(check, 0.0) for i in ids)
         return shared / either if either else 0.0
 
-    def _present(self, name, likes, unknown):
+    def _present(self, name, likes, asked):
         """How much of a mutant's own signature the engine shows."""
-        checks = [check for check in self.by_id[name]["checks"] if check not in unknown]
+        checks = [check for check in self.by_id[name]["checks"] if check in asked]
         shown = sum(self.weight(check) * likes[name].get(check, 0.0) for check in checks)
         return shown / sum(map(self.weight, checks)) if checks else 0.0
 
-    def ranked(self, failed, unknown=frozenset()):
+    def ranked(self, failed, asked):
         """Every explanation by one or two mutants, the best first: [(score, ids)]."""
         likes = {row["id"]: {check: like_failures(failed[check], way) for check, way in row["checks"].items()
                              if check in failed} for row in self.rows}
         known = [i for i, like in likes.items() if like]
-        ones = {(i,): self._explain((i,), likes, failed, unknown) for i in known}
+        ones = {(i,): self._explain((i,), likes, failed, asked) for i in known}
         found = [(score, ids) for ids, score in ones.items()]
-        present = {i: self._present(i, likes, unknown) for i in known}
+        present = {i: self._present(i, likes, asked) for i in known}
         for k, i in enumerate(known):
             for j in known[k + 1:]:
                 ids = (i, j) if ones[i,] >= ones[j,] else (j, i)
-                score = self._explain(ids, likes, failed, unknown) - PAIR
+                score = self._explain(ids, likes, failed, asked) - PAIR
                 # The second one must earn its place.
                 if score > ones[ids[0],] and present[ids[1]] >= SECOND:
                     found.append((score, ids))
         return sorted(found, key=lambda item: (-item[0], len(item[1]), item[1]))
 
     def diagnose(self, test_lines):
-        failed, unknown = signature(test_lines)
+        failed, asked = signature(test_lines, self.strict)
         if not failed:
             return Diagnosis()
-        found = self.ranked(failed, unknown)
+        found = self.ranked(failed, asked)
         if not found:
             return Diagnosis()
         best, ids = found[0]
@@ -195,15 +201,25 @@ class Book:
         return Diagnosis(sure, best, margin, rival)
 
 
-def load(path=None):
-    with open(path or os.path.join(HERE, "fingerprints.json"), encoding="utf-8") as file:
-        return Book(json.load(file))
+def load():
+    """The fingerprints that are kept, and which checks only --strict has."""
+    with open(os.path.join(HERE, "fingerprints.json"), encoding="utf-8") as file:
+        data = json.load(file)
+    with open(os.path.join(os.path.dirname(HERE), "conformance", "catalog.json"), encoding="utf-8") as file:
+        tests = json.load(file)["tests"]
+    return Book(data, strict=[check["id"] for test in tests for check in test["checks"] if check["strict"]])
 
 
 def diagnose(test_lines, book=None):
     """(id of the pitfall or None, margin) of the test lines of a log."""
     found = (book or load()).diagnose(test_lines)
     return (found.names[0] if found.names else None), found.margin
+
+
+def place(clause):
+    """Where a clause stands, as a path and an anchor."""
+    page, _, anchor = clause.partition("#")
+    return f"conformance/spec/{'kv-block' if page == 'kv' else page}.md, {anchor}"
 
 
 def words(found, book):
@@ -213,8 +229,12 @@ def words(found, book):
     lines = []
     for name in found.names:
         row = book.by_id[name]
-        lines += [f"looks like {name}: {row['title']} ({found.score:.2f} alike, {found.margin:.2f} before the next)",
-                  f"    {row['symptom']}", f"    {row['pitfall']} See {row['clause']}."]
+        rival = " and ".join(found.next_best)
+        lines += [f"looks like {name}: {row['title']}",
+                  f"    margin    {found.margin:.2f}" + (f" before {rival}" if rival else "; nothing else comes near")
+                  + f" ({found.score:.2f} alike, of 1)",
+                  f"    symptom   {row['symptom']}", f"    right is  {row['pitfall']}",
+                  f"    read      {place(row['clause'])}", f"    more      ol explain {name}"]
     return lines
 
 
@@ -222,7 +242,7 @@ def answer(test_lines, book):
     """For a program: names, score, margin, the lines for people, and for each failed test what it looks like.
 
     mutant_like: test -> {"id", "title", "text", "margin", "symptom", "clause"} of the named pitfall that explains one
-    of its failed checks, or {"id": null, "text": "none of the known pitfalls"}."""
+    of its failed checks, or {"id": null, "text": "none of the known pitfalls"}, for each test that did not pass."""
     found = book.diagnose(test_lines)
     like = {}
     for line in test_lines:
@@ -233,7 +253,7 @@ def answer(test_lines, book):
             like[line["name"]] = {"id": row["id"], "title": row["title"], "margin": round(found.margin, 3),
                                   "text": f"{row['id']}: {row['title']}", "symptom": row["symptom"],
                                   "clause": row["clause"]}
-        elif failed:
+        elif line.get("class") != "pass":
             like[line["name"]] = {"id": None, "text": "none of the known pitfalls"}
     return {"schema": "ol.diagnosis/1", "names": found.names, "score": round(found.score, 3),
             "margin": round(found.margin, 3), "lines": words(found, book) if like else [], "mutant_like": like}
@@ -248,12 +268,18 @@ def main(argv):
     if len(argv) != 1:
         print(__doc__)
         return 2
-    book = load()
-    if argv[0] == "answer":
-        print(json.dumps(answer(tests_of(sys.stdin.read()), book), ensure_ascii=False))
+    if argv[0] != "answer":
+        with open(argv[0], encoding="utf-8") as file:
+            tests = tests_of(file.read())
+        book = load()
+        print("\n".join(words(book.diagnose(tests), book)))
         return 0
-    with open(argv[0], encoding="utf-8") as file:
-        print("\n".join(words(book.diagnose(tests_of(file.read())), book)))
+    try:
+        made = json.dumps(answer(tests_of(sys.stdin.read()), load()), ensure_ascii=False)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as fault:  # files or a log that are none
+        print(f"ol: {os.path.relpath(__file__)}: {type(fault).__name__}: {fault}", file=sys.stderr)
+        return 70
+    print(made)
     return 0
 
 

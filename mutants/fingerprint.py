@@ -55,11 +55,6 @@ def dumps(data, key):
     return f'{{{head}, "{key}": [\n{rows}\n]}}\n'
 
 
-def names_only(check):
-    """Is this the failure of a strict run that a run without --strict does not have: a message without its subject?"""
-    return "the message must name" in (check.get("first") or {}).get("message", "")
-
-
 def stale(matrix, by_id):
     """What of a strict run differs from the fingerprints, as far as the run looked: a sentence for each mutant."""
     strict = {c["id"] for test in catalog.judge_catalog() for c in test["checks"] if c["strict"]}
@@ -76,7 +71,7 @@ def stale(matrix, by_id):
         for test, cell in row["cells"].items():
             # Some checks are evaluated more often with --strict, so shares are not compared.
             seen = {c["id"]: {**diagnose.feature(c), "share": 0} for c in cell["failed"]
-                    if c["id"] not in strict and not names_only(c)}
+                    if c["id"] not in strict and not diagnose.names_only(c)}
             want = {c: {**way, "share": 0} for c, way in kept[row["id"]].items() if c.startswith(test + ".")}
             if seen != want and cell["class"] != "timeout":
                 differ = sorted(c for c in set(seen) | set(want) if seen.get(c) != want.get(c))

@@ -270,6 +270,13 @@ class Shards(Base):
         done = run("--catalog", self.folder.path, "merge", *paths, "--report", f"json:{out}", "--report", "text")
         return done, out
 
+    def report_merge(self, *paths):
+        out = os.path.join(self.folder.path, "reported.json")
+        done = subprocess.run([os.path.join(BUILD, "bin", "ol"), "report", "merge", *paths, "-o", out], text=True,
+                              env={**os.environ, "OL_ROOT": ROOT}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              check=False)
+        return done, out
+
     def test_merged_equals_unsharded(self):
         whole, _ = self.folder.run()
         one, two = self.shard("1/2"), self.shard("2/2")
@@ -280,6 +287,8 @@ class Shards(Base):
             return re.sub(r' "times": \{.*?\n \},?\n', "", read(path), flags=re.S)
         self.assertEqual(timeless(merged), timeless(os.path.join(self.folder.path, "matrix.json")))
         self.assertIn("3 mutants", done.stdout)
+        done, by_report = self.report_merge(one, two)
+        self.assertEqual((done.returncode, read(by_report)), (0, read(merged)), done.stdout)
 
     def test_refusals(self):
         one, two = self.shard("1/2"), self.shard("2/2")
@@ -288,6 +297,17 @@ class Shards(Base):
             done, _ = self.merge(*paths)
             self.assertEqual(done.returncode, 2, done.stdout)
             self.assertIn(words, done.stdout)
+            if paths:
+                done, out = self.report_merge(*paths)
+                self.assertEqual((done.returncode, os.path.exists(out)), (2, False), done.stdout)
+                self.assertIn(words, done.stdout)
+        log = os.path.join(self.folder.path, "log.jsonl")
+        with open(log, "w", encoding="utf-8") as out:
+            out.write('{"schema": "ol.result/1", "kind": "header"}\n')
+        for paths in ((one, log), (log, one, two), (one, two, "--partial")):
+            done, _ = self.report_merge(*paths)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn("is a matrix of mutants", done.stdout)
         other = json.loads(read(two))
         for change, words in ((("version", "engine"), "version engine"), (("version", "judge"), "version judge"),
                               (("mode", "selection"), "mode selection")):
@@ -501,12 +521,13 @@ class Reports(unittest.TestCase):
 
 
 def lines_of(*rows):
-    """Test lines as a log would have them, of an engine with these faults; a check shows the first one's."""
+    """The test lines of a whole log of an engine with these faults; a check shows the first one's."""
     checks = {}
     for row in rows:
         for name, way in row["checks"].items():
             checks.setdefault(name, way)
-    tests = {}
+    tests = {test["name"]: [{"id": check["id"], "state": "held", "done": 1, "failed": 0} for check in test["checks"]
+                            if not check["strict"] and check["id"] not in checks] for test in catalog.judge_catalog()}
     for name, way in checks.items():
         first = {"case": way["case"], "message": way.get("text", "")}
         if "length" in way:
@@ -516,8 +537,10 @@ def lines_of(*rows):
                          nonfinite=way.get("nonfinite", False))
         entry = {"id": name, "state": "failed", "class": way["class"], "done": 10000,
                  "failed": round(way["share"] * 10000), "first": first}
-        tests.setdefault(name.split(".")[0], []).append(entry)
-    return [{"kind": "test", "name": name, "checks": entries} for name, entries in tests.items()]
+        tests[name.split(".")[0]].append(entry)
+    return [{"kind": "test", "name": name, "checks": entries,
+             "class": "fail" if any(e["state"] == "failed" for e in entries) else "pass"}
+            for name, entries in tests.items()]
 
 
 class Diagnosis(unittest.TestCase):
@@ -535,9 +558,9 @@ class Diagnosis(unittest.TestCase):
                 self.assertIn(found.names, ([row["id"]], []), row["id"])
 
     def test_right_engine(self):
-        line = {"kind": "test", "name": "t", "checks": [{"id": "t.a", "state": "held", "done": 1, "failed": 0}]}
-        self.assertEqual(self.book.diagnose([line]).names, [])
-        self.assertEqual(diagnose.answer([line], self.book)["lines"], [])
+        self.assertEqual(self.book.diagnose(lines_of()).names, [])
+        self.assertEqual(diagnose.answer(lines_of(), self.book)["lines"], [])
+        self.assertEqual(diagnose.answer(lines_of(), self.book)["mutant_like"], {})
 
     def test_two_faults(self):
         """Every pair of s01 to s22: each name that is given is one of the two, and mostly one is given."""
@@ -564,26 +587,60 @@ class Diagnosis(unittest.TestCase):
             lines = lines_of(row)
             for line in lines:
                 for check in line["checks"]:
-                    got = check["first"].get("got", "")
+                    got = check.get("first", {}).get("got", "")
                     if "(0x" in got and "." in got:
                         check["first"]["got"] = f"{float(got.split(' ')[0]) * (1 + 2e-6):.9g} (0x0)"
             self.assertEqual(self.book.diagnose(lines).names, [row["id"]])
 
     def test_dead_tests_say_nothing(self):
-        """What was never reached is neither for nor against."""
-        row = next(r for r in self.named if r["id"] == "s16")
-        lines = [line for line in lines_of(row) if line["name"] == "tiny_llama_logits_match_hf"]
-        lines.append({"kind": "test", "name": "x", "checks": [
-            {"id": c, "state": "not-reached", "done": 0, "failed": 0} for c in row["checks"]
-            if not c.startswith("tiny_llama_logits")]})
+        """What was never reached, or not selected, is neither for nor against."""
+        lines = lines_of(next(r for r in self.named if r["id"] == "s16"))
+        mine = [line for line in lines if line["name"] == "tiny_llama_logits_match_hf"]
+        self.assertEqual(self.book.diagnose(mine).names, ["s16"])
+        for line in lines:
+            if line not in mine:
+                dead = [{"id": c["id"], "state": "not-reached", "done": 0, "failed": 0} for c in line["checks"]]
+                line.update({"class": "crash", "checks": dead})
         self.assertEqual(self.book.diagnose(lines).names, ["s16"])
+
+    def test_strict_says_nothing(self):
+        """The fingerprints are of runs without --strict: what only such a run asks does not count."""
+        book = diagnose.load()
+        lines = lines_of(next(r for r in self.named if r["id"] == "s20"))
+        strict = [c["id"] for test in catalog.judge_catalog() for c in test["checks"] if c["strict"]]
+        first = {"message": "x: the message must name y; it says: z"}
+        for line in lines:
+            line["checks"] += [{"id": c, "state": "failed", "class": "fail", "done": 1, "failed": 1, "first": first}
+                               for c in strict if c.startswith(line["name"] + ".")]
+        named = next(c for line in lines if line["name"] == "safetensors_reader_rules" for c in line["checks"])
+        named.update({"state": "failed", "class": "refused-wrong", "failed": 1, "first": first})
+        plain = book.diagnose(lines_of(next(r for r in self.named if r["id"] == "s20")))
+        found = book.diagnose(lines)
+        self.assertEqual((found.names, found.score, found.margin), (["s20"], plain.score, plain.margin))
 
     def test_answer(self):
         row = next(r for r in self.named if r["id"] == "s03")
-        answer = diagnose.answer(lines_of(row), self.book)
+        lines = lines_of(row)
+        lines[-1].update({"class": "crash", "checks": []})
+        answer = diagnose.answer(lines, self.book)
         self.assertEqual(answer["names"], ["s03"])
-        self.assertIn("looks like s03", answer["lines"][0])
-        self.assertEqual(answer["mutant_like"]["sampler_matches_l81_golden"]["id"], "s03")
+        text = "\n".join(answer["lines"])
+        for word in (f"looks like s03: {row['title']}\n", row["symptom"], row["pitfall"], "margin",
+                     "conformance/spec/sampling.md, 4\n"):
+            self.assertIn(word, text)
+        like = answer["mutant_like"]
+        self.assertEqual(like["sampler_matches_l81_golden"]["id"], "s03")
+        self.assertEqual(like[lines[-1]["name"]], {"id": None, "text": "none of the known pitfalls"})
+        self.assertEqual(set(like), {line["name"] for line in lines if line["class"] != "pass"})
+
+    def test_answer_of_nonsense(self):
+        """No traceback, a sentence and 70: the judge prints it and goes on."""
+        for text in ("{", "[]", '{"kind": "test", "name": "x", "class": "fail", "checks": [1]}',
+                     '{"kind": "test", "name": "x", "class": "fail", "checks": [{"state": "failed"}]}'):
+            done = subprocess.run(["/usr/bin/python3", "-I", "-S", os.path.join(HERE, "diagnose.py"), "answer"],
+                                  input=text, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+            self.assertEqual((done.returncode, done.stdout), (70, ""), done.stderr)
+            self.assertRegex(done.stderr, r"^ol: .*diagnose\.py: \w+: [^\n]+\n$")
 
 
 def main():

@@ -409,6 +409,58 @@ def no_hints_means_none():
             assert entry["pitfall"] not in out, name
 
 
+def looks_like_s03(names=NAMES):
+    """A log of ol check with the diagnosis of s03."""
+    with open(os.path.join(ROOT, "mutants", "fingerprints.json"), encoding="utf-8") as file:
+        row = next(m for m in json.load(file)["mutants"] if m["id"] == "s03")
+    name = "sampler_matches_l81_golden"
+    bad = record(name, "fail")
+    bad["checks"] = [{"id": c, "state": "failed", "class": way["class"], "done": 10000,
+                      "failed": round(way["share"] * 10000), "first": dict(way, n_got=1, n_want=1)}
+                     for c, way in row["checks"].items()]
+    bad["cause"]["mutant_like"] = {"id": "s03", "text": f"s03: {row['title']}"}
+    data = make({name: bad}, names=names)
+    lines = data.split(b"\n")[:-1]
+    tests = [json.loads(line) for line in lines[1:-1]]
+    foot = dict(footer(tests), diagnosis={"names": ["s03"], "lines": [f"looks like s03: {row['title']}", "    SYMPTOM"]})
+    return row, dump(json.loads(lines[0]), tests, foot)
+
+
+@test
+def every_view_names_the_pitfall():
+    row, data = looks_like_s03()
+    for name in cli.FORMATS:
+        assert f"s03: {row['title']}" in view(data, name), name
+    for name in ("text", "md", "html"):
+        assert "SYMPTOM" in view(data, name), name
+    log = parse(data)
+    cli._strip_hints(log)
+    for name in cli.FORMATS:
+        out = cli.render(log, name, OPTIONS).decode()
+        assert "s03" not in out and "SYMPTOM" not in out, name
+    none = record(NAMES[0], "fail")
+    none["cause"]["mutant_like"] = {"id": None, "text": "none of the known pitfalls"}
+    assert words.like(none) == "none of the known pitfalls" and words.named(none) == ""
+
+
+@test
+def merged_shards_are_diagnosed_anew():
+    row, a = looks_like_s03(NAMES[:12])
+    b = make(names=NAMES[12:])
+    merged = merge.merge([parse(b), parse(a)])
+    assert merged.footer["diagnosis"]["names"] == ["s03"], merged.footer
+    assert merged.tests["sampler_matches_l81_golden"]["cause"]["mutant_like"]["symptom"] == row["symptom"]
+    assert f"looks like s03: {row['title']}" in words.diagnosis(parse(merged.dump()))
+    plain = make({NAMES[0]: "fail"}, names=NAMES[:12])
+    assert "diagnosis" not in merge.merge([parse(plain), parse(b)]).footer
+    a_log = parse(a)
+    a_log.catalog = logs.Catalog()
+    a_log.catalog.root = "/nonexistent"
+    merged = merge.merge([a_log, parse(b)])
+    assert merged.footer["diagnosis"]["lines"][0].startswith("not compared with the known pitfalls: ")
+    assert merged.exit_code == 1 and parse(merged.dump()).exit_code == 1
+
+
 # ------------------------------------------------------------------ grades
 
 

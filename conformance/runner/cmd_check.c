@@ -81,6 +81,7 @@ static bool stub_reports(ol_run *run) {
 /* The end of the run as every report shows it. */
 static void finish(ol_run *run) {
     ol_run_finish(run);
+    ol_pitfalls_find(run);
     if (run->options->no_hints) {
         ol_hints_remove(run);
     }

@@ -122,6 +122,11 @@ static void put_fault(FILE *to, const json_t *record, const char *cls) {
         put_escaped(to, "\ncheck: ");
         put_escaped(to, text_of(cause, "check"));
     }
+    const char *like = text_of(json_object_get(cause, "mutant_like"), "text");
+    if (like[0] != '\0') {
+        put_escaped(to, "\nlooks like: ");
+        put_escaped(to, like);
+    }
     if (json_object_get(cause, "clause") != NULL) {
         put_escaped(to, "\nclause: ");
         put_escaped(to, text_of(cause, "clause"));

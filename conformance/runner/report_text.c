@@ -214,6 +214,10 @@ static void put_failure(const ol_run *run, FILE *to, const json_t *record) {
         (void)fprintf(to, "    %-10s%s\n", "case", text_of(cause, "case"));
     }
     put_tails(to, record);
+    const char *like = text_of(json_object_get(cause, "mutant_like"), "text");
+    if (like[0] != '\0') {
+        (void)fprintf(to, "    looks like %s\n", like);
+    }
     if (!run->options->no_hints) {
         char place[128];
         ol_clause_text(text_of(cause, "clause"), place, sizeof place);
@@ -281,6 +285,14 @@ static void put_failures(const ol_run *run, FILE *to) {
     }
 }
 
+static void put_diagnosis(const ol_run *run, FILE *to) {
+    const json_t *lines = json_object_get(json_object_get(run->footer, "diagnosis"), "lines");
+    for (size_t i = 0; i < json_array_size(lines); i++) {
+        (void)fprintf(to, "%s%s\n", i == 0 ? "\n" : "",
+                      json_string_value(json_array_get(lines, i)));
+    }
+}
+
 static void put_result(const ol_run *run, FILE *to) {
     bool any = false;
     for (size_t k = 0; k < OL_N_TESTS; k++) {
@@ -289,6 +301,7 @@ static void put_result(const ol_run *run, FILE *to) {
     if (any) {
         put_table(run, to);
         put_failures(run, to);
+        put_diagnosis(run, to);
     }
     put_verdict(run, to);
 }

@@ -15,6 +15,8 @@
 
 #define PYTHON "/usr/bin/python3"
 #define REPORT_SCRIPT "conformance/report/ol_report.py"
+#define PITFALL_SCRIPT "mutants/diagnose.py"
+#define SCRIPT_S 120 /* a script that takes longer hangs */
 #define N_ARGS_MAX 24
 #define ANSWER_MAX ((size_t)256 << 20)
 
@@ -71,15 +73,19 @@ static void add_arg(script *s, const char *text) {
 }
 
 /* Isolated from the environment and from what lies around: -I, and no bytecode left behind. */
-static void begin(script *s, const ol_run *run, const char *command) {
+static void begin_script(script *s, const ol_run *run, const char *name, const char *command) {
     *s = (script){.fds = {-1, -1, -1}};
-    ol_format(s->path, sizeof s->path, "%s/" REPORT_SCRIPT, run->setup.paths.root);
+    ol_format(s->path, sizeof s->path, "%s/%s", run->setup.paths.root, name);
     static const char *const first[] = {PYTHON, "-I", "-S", "-B", "-Xutf8"};
     for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
         add_arg(s, first[i]);
     }
     add_arg(s, s->path);
     add_arg(s, command);
+}
+
+static void begin(script *s, const ol_run *run, const char *command) {
+    begin_script(s, run, REPORT_SCRIPT, command);
 }
 
 static void end(script *s) {
@@ -139,6 +145,7 @@ static void become(const script *s) {
     for (int i = 0; i < 3; i++) {
         ok = ok && dup2(s->fds[i], i) == i;
     }
+    (void)alarm(SCRIPT_S);
     if (ok) {
         (void)execv(PYTHON, argv);
     }
@@ -296,6 +303,47 @@ bool ol_rules_apply(ol_run *run, ol_fault *fault) {
     bool ok = call_with_log(&s, run, fault) && take_log(run, &s, fault);
     end(&s);
     return ok;
+}
+
+/* ------------------------------------------------------------------ known pitfalls */
+
+/* What each failure looks like into its record, the rest of the answer into the footer. */
+static bool take_pitfalls(ol_run *run, const script *s, ol_fault *fault) {
+    json_t *answer = json_loadb(s->answer, s->n_answer, JSON_REJECT_DUPLICATES, NULL);
+    const json_t *like = json_object_get(answer, "mutant_like");
+    if (!json_is_object(like) || !json_is_array(json_object_get(answer, "lines"))) {
+        json_decref(answer);
+        return ol_fault_set(fault, OL_EXIT_INTERNAL, "%s gave another answer than a diagnosis",
+                            s->path);
+    }
+    for (size_t k = 0; k < OL_N_TESTS; k++) {
+        const char *name = json_string_value(json_object_get(run->records[k], "name"));
+        json_t *cause = json_object_get(run->records[k], "cause");
+        json_t *found = name == NULL ? NULL : json_object_get(like, name);
+        if (json_is_object(cause) && found != NULL) {
+            (void)json_object_set(cause, "mutant_like", found);
+        }
+    }
+    (void)json_object_del(answer, "mutant_like");
+    (void)json_object_set_new(run->footer, "diagnosis", answer);
+    return true;
+}
+
+void ol_pitfalls_find(ol_run *run) {
+    if (run->options->no_hints || run->exit_code != OL_EXIT_FAIL) {
+        return;
+    }
+    script s;
+    ol_fault fault = {0};
+    begin_script(&s, run, PITFALL_SCRIPT, "answer");
+    if (!call_with_log(&s, run, &fault) || !take_pitfalls(run, &s, &fault)) {
+        char line[sizeof fault.text + 64];
+        ol_format(line, sizeof line, "not compared with the known pitfalls: %.*s",
+                  (int)strcspn(fault.text, "\n"), fault.text);
+        (void)json_object_set_new(run->footer, "diagnosis",
+                                  json_pack("{s:[o]}", "lines", ol_json_text(line)));
+    }
+    end(&s);
 }
 
 void ol_hints_remove(ol_run *run) {

@@ -23,6 +23,11 @@ bool ol_rules_check(const ol_run *run, ol_fault *fault);
  * code by them. Nothing to do without --grade and --expect. */
 bool ol_rules_apply(ol_run *run, ol_fault *fault);
 
+/* When the engine failed: which known pitfall does it look like (mutants/)? Into the records'
+ * causes and the footer; what keeps it from being said is a line there, and changes no verdict.
+ * Nothing to do with --no-hints. */
+void ol_pitfalls_find(ol_run *run);
+
 /* Take what is a hint out of the records. */
 void ol_hints_remove(ol_run *run);
 

@@ -348,6 +348,85 @@ def no_hints():
     want("pitfall" not in done.stdout and "replay" in done.stdout, "hints are shown")
 
 
+def mutant(identity):
+    """The sources of a named wrong engine."""
+    with open(os.path.join(ROOT, "mutants/catalog.json"), encoding="utf-8") as stream:
+        row = next(m for m in json.load(stream)["mutants"] if m["id"] == identity)
+    folder = temporary(identity)
+    shutil.copytree(os.path.join(ROOT, "engine/src"), folder)
+    subprocess.run(["patch", "-s", os.path.join(folder, os.path.basename(row["file"])),
+                    os.path.join(ROOT, "mutants", row["patch"])], check=True)
+    return row, ["--engine", folder]
+
+
+SAMPLER = ["--only", "sampler*", "--only", "hand*"]
+NOT_COMPARED = "not compared with the known pitfalls: "
+
+
+def known_pitfall_is_named():
+    row, given = mutant("s03")
+    log = temporary("s03.jsonl")
+    done = ol("check", "L10.1", *given, *SAMPLER, "--report", "text", "--report", f"jsonl:{log}")
+    want_exit(done, 1, f"\nlooks like s03: {row['title']}\n    margin    0.", row["symptom"], row["pitfall"],
+              "conformance/spec/sampling.md, 4\n", f"    looks like s03: {row['title']}\n")
+    records = read_log(log)
+    causes = {r["name"]: r["cause"] for r in records[1:-1]}
+    want(causes["hand_example_sampling"] is None, "a pass has a cause")
+    like = causes["sampler_matches_l81_golden"]["mutant_like"]
+    want(like["id"] == "s03" and like["margin"] > 0.05 and like["symptom"] == row["symptom"], f"{like}")
+    want(records[-1]["diagnosis"]["names"] == ["s03"], "the footer has no diagnosis")
+    for word in ("junit", "gradescope", "html"):
+        want_exit(ol("check", "L10.1", *given, *SAMPLER, "--report", word), 1, "s03")
+    done = ol("check", "L10.1", *given, *SAMPLER, "--no-hints", "--report", "text", "--report", f"jsonl:{log}")
+    want_exit(done, 1)
+    want("looks like" not in done.all and "diagnosis" not in read_log(log)[-1], "hints are shown")
+
+
+def other_failures_are_no_known_pitfall():
+    for given in (engine("one_ulp"), engine("segv")):
+        done = ol("check", "L10.1", *given, *QUICK)
+        want_exit(done, 1, "looks like none of the known pitfalls")
+    done = ol("check", "L10.1", *QUICK)
+    want("looks like" not in done.all, "a right engine gets a diagnosis")
+
+
+def diagnosis_that_fails_changes_nothing():
+    root = temporary("other-root")
+    os.makedirs(root + "/mutants")
+    for name in ("conformance", "goldens", "engine"):
+        os.symlink(os.path.join(ROOT, name), os.path.join(root, name))
+    given = engine("one_ulp")
+
+    def judged(*words):
+        log = temporary("other.jsonl")
+        done = ol("check", "L10.1", *given, *QUICK, "--report", "text", "--report", f"jsonl:{log}",
+                  env={"OL_ROOT": root})
+        want_exit(done, 1, "\n" + NOT_COMPARED, "exit code 1", *words)
+        footer = read_log(log)[-1]
+        want(footer["exit_code"] == 1 and footer["diagnosis"]["lines"][0].startswith(NOT_COMPARED), f"{footer}")
+
+    judged("diagnose.py", "No such file")
+    for code, word in (("print('{}')", "another answer"), ("print('{')", "another answer"), ("raise SystemExit(5)", ""),
+                       ("raise SystemExit(70)", ""), ("import os; os.kill(os.getpid(), 9)", "status 137"),
+                       ("1 / 0", "status 1")):
+        with open(root + "/mutants/diagnose.py", "w", encoding="utf-8") as out:
+            out.write(code + "\n")
+        judged(word)
+    shutil.copy(os.path.join(ROOT, "mutants/diagnose.py"), root + "/mutants")
+    judged("fingerprints.json")
+
+
+def diagnosis_needs_python():
+    given = engine("one_ulp")
+    script = 'mount --bind /dev/null "$(realpath /usr/bin/python3)" || exit 99; exec "$@"'
+    done = subprocess.run(["unshare", "-m", "bash", "-c", script, "bash", os.path.join(BUILD, "bin", "ol"), "check",
+                           "L10.1", *given, *QUICK], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env={**os.environ, "OL_ROOT": ROOT, "TMPDIR": TOP}, check=False)
+    if done.returncode == 99 or os.geteuid() != 0:
+        raise Skip("nothing can be mounted here")
+    want(done.returncode == 1 and NOT_COMPARED + "this needs Python" in done.stdout, done.stdout)
+
+
 def jobs_change_nothing():
     classes = []
     for jobs in ("1", "4"):
@@ -501,7 +580,9 @@ def closed_descriptors():
 CASES = [exit_0, exit_0_for_all_24, exit_1, exit_2_usage, exit_2_helps, exit_3, exit_4, exit_5_without_goldens,
          exit_5_broken_catalogue, exit_70_worker_killed, report_cannot_be_written, disk_is_full,
          stub_is_there_from_the_start, report_through_a_link, junit_is_xml, rubbish_is_inert, log_on_standard_output,
-         globs_and_kinds, replay_line_replays, first_divergence_in_full, no_hints, jobs_change_nothing,
+         globs_and_kinds, replay_line_replays, first_divergence_in_full, no_hints, known_pitfall_is_named,
+         other_failures_are_no_known_pitfall, diagnosis_that_fails_changes_nothing, diagnosis_needs_python,
+         jobs_change_nothing,
          prerequisite_that_did_not_run_blocks_nothing, slow_machine_fails_nobody, goldens_are_added, tests_as_json,
          unproven_is_a_list_of_checks, proofs_are_read, parity_names_the_first_draw, explain_everything, doctor_looks,
          help_is_there, tree_can_be_moved, wrapped_by_valgrind, empty_environment, closed_descriptors]

@@ -124,7 +124,7 @@ def pitfalls(rows):
         for record in row.log.failures:
             if record["class"] != "blocked":
                 cause = record.get("cause") or {}
-                text = words.like(record) or cause.get("pitfall") or record["class"]
+                text = words.named(record) or cause.get("pitfall") or record["class"]
                 who[record["name"], cause.get("check") or record["class"], text].append(row.name)
     return sorted(((*key, names) for key, names in who.items()),
                   key=lambda item: (-len(item[3]), item[0]))

@@ -22,6 +22,7 @@ def render(log, name, options):
 
 def _strip_hints(log):
     log.raw = None
+    (log.footer or {}).pop("diagnosis", None)
     for record in log.tests.values():
         for key in ("pitfall", "clause", "mutant_like"):
             (record.get("cause") or {}).pop(key, None)
@@ -106,6 +107,13 @@ def cmd_show(args, catalog):
 
 def cmd_merge(args, catalog):
     from . import files, merge
+    matrices = [merge.is_matrix(path) for path in args.logs]
+    if any(matrices):
+        if not all(matrices) or args.partial:
+            raise Stop(2, f"{args.logs[matrices.index(True)]} is a matrix of mutants: it is merged with other "
+                       "matrices, and with all of them")
+        files.write(args.output, merge.merge_matrices(args.logs, catalog.root))
+        return 0
     log = merge.merge([Log.read(p, catalog) for p in args.logs], args.partial)
     files.write(args.output, log.dump())
     return 0
@@ -167,7 +175,7 @@ def parser():
     show = sub.add_parser("show", help="one log as text", allow_abbrev=False)
     show.add_argument("log")
     show.set_defaults(run=cmd_show)
-    merge = sub.add_parser("merge", help="shards of one run to one log", allow_abbrev=False)
+    merge = sub.add_parser("merge", help="shards of one run, or of one matrix of mutants", allow_abbrev=False)
     merge.add_argument("logs", nargs="+", metavar="LOG")
     merge.add_argument("-o", "--output", metavar="PATH")
     merge.add_argument("--partial", action="store_true", help="tests may be missing")

@@ -57,6 +57,9 @@ def _head(log):
 
 
 def _notes(log):
+    if words.diagnosis(log):
+        yield fence("\n".join(words.diagnosis(log)))
+        yield ""
     for line in ((log.footer or {}).get("expect") or {}).get("surprises") or []:
         yield f"- Not as expected: {_inline(line)}"
     if log.build_log:

@@ -1,5 +1,10 @@
 """Shards of one run to one log: the same engine, goldens, catalogue and mode; no test twice, none
-missing."""
+missing. The shards of a matrix of mutants go to the code that made them."""
+import importlib.util
+import json
+import os
+import sys
+
 from .log import CLASSES, Log, Stop, worse_exit
 
 SAME = (("harness", "version"), ("catalog", "sha256"), ("engine", "sha256"), ("engine", "borrowed"),
@@ -42,6 +47,47 @@ def _footer(logs, tests, expected):
                                         for log in logs)}}
 
 
+def _load(root, name):
+    """A module of the folder of mutants, by its place, since its name says little."""
+    path = os.path.join(root, "mutants", name + ".py")
+    spec = importlib.util.spec_from_file_location("mutants_" + name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _diagnose(log):
+    """What the shards were said to look like was said of a part each."""
+    try:
+        module = _load(log.catalog.root, "diagnose")
+        answer = module.answer(list(log.tests.values()), module.load())
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as why:
+        answer = {"lines": [f"not compared with the known pitfalls: {why}"], "mutant_like": {}}
+    for name, like in answer.pop("mutant_like").items():
+        log.tests[name]["cause"] = dict(log.tests[name]["cause"], mutant_like=like)
+    log.footer["diagnosis"] = answer
+
+
+def is_matrix(path):
+    """Is the file a matrix of mutants, and no log?"""
+    try:
+        with open(path, encoding="utf-8") as file:
+            value = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and value.get("schema") == "ol.matrix/1"
+
+
+def merge_matrices(paths, root):
+    """One matrix of shards, as text: what `ol mutants merge` gives."""
+    sys.path.insert(0, os.path.join(root, "mutants"))
+    module = _load(root, "report")
+    try:
+        return module.dumps(module.merge(paths))
+    except module.Refused as why:
+        raise Stop(2, str(why)) from None
+
+
 def merge(logs, partial=False):
     """One log of all. `partial`: tests may be missing; the result is incomplete then."""
     first = logs[0]
@@ -65,4 +111,7 @@ def merge(logs, partial=False):
     header = dict(first.header, mode=dict(first.header["mode"], selected=order,
                                           complete=not missing),
                   started=min(log.header.get("started", "") for log in logs))
-    return Log(header, tests, _footer(logs, tests, len(names)), first.catalog, "the merged log")
+    log = Log(header, tests, _footer(logs, tests, len(names)), first.catalog, "the merged log")
+    if log.exit_code == 1 and any("diagnosis" in part.footer for part in logs):
+        _diagnose(log)
+    return log

@@ -32,6 +32,8 @@ def _next(log):
     out.append(f'<p>Begin with <a href="#{e(first["name"])}">{name(first["name"])}</a>'
                + (f"; {len(waiting)} more {rest} on it" if waiting else "")
                + f".</p><pre>{e(first.get('replay', ''))}</pre>")
+    if words.diagnosis(log):
+        out += ["<h2>Which mistake it may be</h2>", f"<pre>{e(chr(10).join(words.diagnosis(log)))}</pre>"]
     return out
 
 

@@ -44,6 +44,8 @@ def render(log, options):
         for record in log.failures:
             out += ["", f"{record['class']}  {record['name']}  ({', '.join(record['kinds'])})",
                     words.failure_text(record, indent="    ")]
+    if words.diagnosis(log):
+        out += ["", *words.diagnosis(log)]
     out += ["", f"{words.totals_text(log)}; {log.footer.get('executed')} of "
                 f"{log.footer.get('expected')} tests ran in {log.seconds:.1f} s"
                 + ("" if log.complete else " (INCOMPLETE)")]

@@ -78,12 +78,23 @@ def first_of(record):
 
 
 def like(record):
-    """The known bug that fails the same way, in words; "" when none does."""
+    """The known bug that fails the same way, in words, or that none does; "" when nobody looked."""
     mutant = (record.get("cause") or {}).get("mutant_like")
     if isinstance(mutant, dict):
         return clean(mutant.get("text") or " ".join(
             str(mutant[k]) for k in ("id", "title") if mutant.get(k)))
     return clean(mutant or "")
+
+
+def named(record):
+    """The same, "" when none of the known bugs does."""
+    mutant = (record.get("cause") or {}).get("mutant_like")
+    return "" if isinstance(mutant, dict) and mutant.get("id") is None else like(record)
+
+
+def diagnosis(log):
+    """Which known bug the whole run looks like, as lines; none for a pass, or without hints."""
+    return [clean(line) for line in ((log.footer or {}).get("diagnosis") or {}).get("lines") or []]
 
 
 def headline(record):
