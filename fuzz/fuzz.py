@@ -91,7 +91,7 @@ def chosen(words):
 
 def names(target):
     folder = os.path.join(CORPUS, target)
-    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return sorted(n for n in os.listdir(folder) if not n.endswith(".part")) if os.path.isdir(folder) else []
 
 
 def read_manifest():
@@ -105,9 +105,17 @@ def read_manifest():
     return out
 
 
+def write_whole(path, data):
+    """Beside the target first, so that nobody ever sees half a file."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".part", "wb") as file:
+        file.write(data)
+    os.replace(path + ".part", path)
+
+
 def write_manifest(rows):
-    with open(MANIFEST, "w", encoding="utf-8") as file:
-        file.writelines(f"{path}\t{verdict}\t{clause}\n" for path, (verdict, clause) in sorted(rows.items()))
+    write_whole(MANIFEST, "".join(f"{path}\t{verdict}\t{clause}\n"
+                                  for path, (verdict, clause) in sorted(rows.items())).encode())
 
 
 # ---------------------------------------------------------------- replay
@@ -333,9 +341,7 @@ def make_seeds(options):
         if not os.path.exists(path) or open(path, "rb").read() != data:
             changed.append(os.path.relpath(path, ROOT))
             if not options.check:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                with open(path, "wb") as file:
-                    file.write(data)
+                write_whole(path, data)
     ours = {p: (v, c) for p, (v, c, _) in rows.items()}
     stale = [p for p in manifest if manifest[p][1] != "found" and p not in ours]
     off = [p for p in ours if manifest.get(p) != ours[p]]
@@ -375,20 +381,21 @@ def merge_one(target):
         fail(f"{target}: merge: {done.stderr[-400:]}")
     new = [os.path.join(out, n) for n in os.listdir(out) if n not in by_rule]
     new = sorted((p for p in new if os.path.getsize(p) <= FOUND_BYTES_MAX), key=lambda p: (os.path.getsize(p), p))
-    for name in names(target):
-        if name not in by_rule and not name.startswith("regression-"):
-            os.unlink(os.path.join(CORPUS, target, name))
-    total, kept = 0, 0
+    total, kept = 0, set()
     for path in new:
         with open(path, "rb") as file:
             data = file.read()
         total += len(data)
         if total > TARGET_BYTES_MAX:
             break
-        with open(os.path.join(CORPUS, target, "found-" + hashlib.sha1(data).hexdigest()[:12]), "wb") as file:
-            file.write(data)
-        kept += 1
-    print(f"{target:12} {len(by_rule)} by rule, {kept} found of {len(new)}", flush=True)
+        name = "found-" + hashlib.sha1(data).hexdigest()[:12]
+        kept.add(name)
+        write_whole(os.path.join(CORPUS, target, name), data)
+    # The new ones are there before the old ones go: what ends in between has too many, and none is lost.
+    for name in names(target):
+        if name not in by_rule | kept and not name.startswith("regression-"):
+            os.unlink(os.path.join(CORPUS, target, name))
+    print(f"{target:12} {len(by_rule)} by rule, {len(kept)} found of {len(new)}", flush=True)
 
 
 def note_verdicts(targets):

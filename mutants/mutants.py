@@ -272,8 +272,9 @@ def write(options):
         if not same and options.check:
             code = 6
         elif not same:
-            with open(path, "w", encoding="utf-8") as file:
+            with open(path + ".part", "w", encoding="utf-8") as file:
                 file.write(text)
+            os.replace(path + ".part", path)
     return code
 
 

@@ -54,15 +54,21 @@ def text_of(path):
 
 
 def put(folder, name, text):
-    """Write a new file; False when something stands there, a dangling link too."""
+    """Write a new file, whole or not at all; False when something stands there, a dangling link too."""
     path = os.path.join(folder, name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
+    if os.path.lexists(path):
+        return False
+    part = f"{path}.part-{os.getpid()}"
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.link(part, path)  # unlike a rename it does not go over a file that was made in the meantime
     except FileExistsError:
         return False
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        file.write(text)
+    finally:
+        os.unlink(part)
     return True
 
 

@@ -8,6 +8,7 @@ What is asked: a right engine is never called wrong; whoever cannot go on says w
 report is the old one or a whole new one; nothing is left running. Ends with `N passed, N failed, N skipped`.
 Standard library only.
 """
+import ast
 import glob
 import json
 import os
@@ -269,9 +270,115 @@ def bytes_one_by_one(folder):
     need(done.returncode == PASS, f"exit code {done.returncode}:\n{done.stdout}{done.stderr}")
 
 
+# ------------------------------------------------------------------ files that scripts write
+
+# How each script writes a file: what it imports, and the write of `text` to `path`. The first is no script of ours: it
+# writes in place, and must be caught, or the test would see nothing.
+WRITERS = {
+    "in place": ("", "with open(path, 'w') as file: file.write(text)"),
+    "goldens": ("sys.path.insert(0, 'goldens/gen'); import vectors", "vectors.write_text(path, text)"),
+    "models": ("sys.path.insert(0, 'goldens/gen'); import models_file, pathlib",
+               "models_file.write_whole(pathlib.Path(path), text.encode())"),
+    "reports": ("sys.path.insert(0, 'conformance/report'); from ol_report import files", "files.write(path, text)"),
+    "matrix": ("sys.path.insert(0, 'mutants'); import report", "report.write('json', path, text, {})"),
+    "cells": ("sys.path.insert(0, 'mutants'); import cells\n"
+              "judge = cells.Judge.__new__(cells.Judge); judge._path = lambda *_: path",
+              "judge.keep('', '', True, text)"),
+    "corpora": ("sys.path.insert(0, 'fuzz'); import fuzz", "fuzz.write_whole(path, text.encode())"),
+}
+WRITER = """import sys
+path = sys.argv[1]
+{imports}
+for i in range(int(sys.argv[2])):
+    text = "ab"[i % 2] * 4000000
+    {write}
+    if i == 1:
+        print("begun", flush=True)
+"""
+
+
+def is_torn(path):
+    """Anything but one text as a whole; writers of JSON add quotes and a line's end."""
+    text = read(path).strip('"\n')
+    return len(text) != 4000000 or len(set(text)) != 1
+
+
+def scripts_killed_in_the_middle(folder):
+    draw, torn = random.Random(2), set()
+    for name, (imports, write) in WRITERS.items():
+        path = os.path.join(folder, "file")
+        for _ in range(60 if name == "in place" else 8):
+            child = subprocess.Popen([sys.executable, "-B", "-c", WRITER.format(imports=imports, write=write), path,
+                                      "1000000"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+            begun = child.stdout.readline()
+            time.sleep(draw.uniform(0, 0.05))
+            child.kill()
+            child.wait()
+            child.stdout.close()
+            need(begun == "begun\n", f"{name}: the writer does not run")
+            if is_torn(path):
+                torn.add(name)
+                break
+    need("in place" in torn, "a file that is written in place was never caught half written: this test sees nothing")
+    need(torn == {"in place"}, f"half a file was left by: {', '.join(sorted(torn - {'in place'}))}")
+
+
+def scripts_without_room(folder):
+    """The second text does not fit any more: the writer fails, and the first is still there."""
+    ignore = lambda: signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # noqa: E731
+    for name, (imports, write) in list(WRITERS.items())[1:]:
+        path = os.path.join(folder, name)
+        program = WRITER.format(imports=imports, write=write)
+        need(run([sys.executable, "-B", "-c", program, path, "1"]).returncode == 0, f"{name}: the writer does not run")
+        before = read(path)
+        done = subprocess.run([sys.executable, "-B", "-c", "import resource, sys\n" + program.replace(
+            "for i in", "resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))\nfor i in"), path, "2"], cwd=ROOT,
+                              capture_output=True, text=True, check=False, preexec_fn=ignore, restore_signals=False)
+        need(done.returncode != 0 and done.returncode > 0, f"{name}: a write without room is called good")
+        need(done.stderr.strip() != "", f"{name}: a write without room, and not a word")
+        need(read(path) == before, f"{name}: the old file is gone")
+
+
+# Scripts whose files are made again by their next run, or are nobody's but their own.
+DERIVED = {
+    "conformance/tools/coverage.py": "build/coverage, which each run makes anew",
+    "conformance/tools/check.py": "build/",
+    "conformance/tools/faults.py": "a folder of its own",
+    "engine/tools/tidy.py": "a folder of its own",
+    "fuzz/fuzz.py: fuzz_one": "the fuzzer's words, in build/",
+    "fuzz/limits.py": "a folder of its own",
+    "mutants/strangers.py": "a copy in build/",
+}
+
+
+def scripts_write_beside(_):
+    """Every function of a script that opens a file to write also moves it into place, or stands above with a reason."""
+    listed = run(["git", "ls-files", "-c", "-o", "--exclude-standard", "*.py"])
+    if listed.returncode != 0:
+        return "needs git, to list the scripts"
+    wrong, n_found = [], 0
+    for name in listed.stdout.split():
+        base = os.path.basename(name)
+        if base.startswith("test_") or "/selftest/" in name or "/examples/" in name or name in DERIVED:
+            continue
+        for scope in ast.walk(ast.parse(read(os.path.join(ROOT, name)))):
+            if not isinstance(scope, ast.FunctionDef):
+                continue
+            text = ast.unparse(scope)
+            if re.search(r"open\([^()]*'[wax]b?\+?'|O_CREAT|(?<!\bv)\.write_(text|bytes)\(", text):
+                n_found += 1  # v.write_text is the goldens' own, which is asked here too
+                moves = re.search(r"os\.(replace|rename|link)\(|TemporaryDirectory", text)
+                if not moves and f"{name}: {scope.name}" not in DERIVED:
+                    wrong.append(f"{name}: {scope.name}")
+    need(n_found > 5, "no writer was found at all")
+    need(not wrong, "writes into place, where a kill leaves half a file: " + ", ".join(wrong))
+    return None
+
+
 TESTS = [engine_in_a_tiny_address_space, judge_in_a_tiny_address_space, judge_without_descriptors,
          judge_without_processes, judge_stopped_and_continued, reader_sleeps, reader_leaves, killed_at_any_moment,
-         no_room_for_reports, full_device, full_file_system, bytes_one_by_one]
+         no_room_for_reports, full_device, full_file_system, bytes_one_by_one, scripts_killed_in_the_middle,
+         scripts_without_room, scripts_write_beside]
 
 
 def main():

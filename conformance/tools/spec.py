@@ -214,8 +214,9 @@ def check_tests_page(tally, catalog, write):
                        f"tests.md: section {test['number']} is not what the catalogue says (spec.py --write)")
         parts[test["number"]] = fresh
     if write:
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path + ".part", "w", encoding="utf-8") as file:
             file.write("".join(parts))
+        os.replace(path + ".part", path)
 
 
 def main():

@@ -13,7 +13,6 @@ More than three in four of all drawings refused is an error: then the drawing is
 The trained model is not drawn; with --out elsewhere its files are copied.
 """
 import argparse
-import json
 import shutil
 import sys
 from pathlib import Path
@@ -100,12 +99,15 @@ def stored_tensors(spec, weights):
 
 def write_config(directory, spec):
     config = {"tl_arch": "llama", **spec["config"]}
-    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    mf.write_json(directory / "config.json", config)
 
 
-def write_model(directory, spec, weights):
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+def write_model(place, spec, weights):
+    with mf.NewFolder(place) as directory:
+        fill_model(directory, spec, weights)
+
+
+def fill_model(directory, spec, weights):
     write_config(directory, spec)
     tensors = stored_tensors(spec, weights)
     meta = {"format": "pt"}
@@ -123,7 +125,7 @@ def write_model(directory, spec, weights):
         where.update({tensor: name for tensor, _, _ in part})
         total += sum(values.size * mf.BYTES[dtype] for _, dtype, values in part)
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(where.items()))}
-    (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
+    mf.write_json(directory / "model.safetensors.index.json", index)
 
 
 def measure(c, weights, prompts):
@@ -189,21 +191,19 @@ def write_bigram(seed, out):
     table = rng.integers(-256, 256, size=(256, 256)).astype(np.float32) / 64
     for row in range(256):
         table[row, (row + 1) % 256] = 5 + rng.integers(0, 64) / 64
-    directory = out / "models" / "bigram"
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
     config = {"tl_arch": "bigram", "tl_tokenizer": "byte", "vocab_size": 256,
               "max_position_embeddings": 64, "eos_token_id": 0}
-    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    mf.write_safetensors(directory / "model.safetensors", [("bigram.weight", "F16", table)],
-                         {"format": "pt"})
+    with mf.NewFolder(out / "models" / "bigram") as directory:
+        mf.write_json(directory / "config.json", config)
+        mf.write_safetensors(directory / "model.safetensors", [("bigram.weight", "F16", table)],
+                             {"format": "pt"})
 
 
 def copy_trained(out):
     source, target = HERE.parent / "models" / TRAINED, out / "models" / TRAINED
     if source.is_dir() and source.resolve() != target.resolve():
-        shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(source, target)
+        with mf.NewFolder(target) as directory:
+            shutil.copytree(source, directory, dirs_exist_ok=True)
 
 
 def main():

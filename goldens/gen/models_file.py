@@ -5,6 +5,8 @@ want files in other orders and with unpadded headers too, since both are legal. 
 arrays; F16 and BF16 are rounded to nearest even here, and int4 follows formats/safetensors.md.
 """
 import json
+import os
+import shutil
 import struct
 
 import numpy as np
@@ -46,6 +48,36 @@ def decode(dtype, raw):
     raise ValueError(f"dtype {dtype} is not one the goldens use")
 
 
+def write_whole(path, data):
+    """Beside the target first, so that nobody ever sees half a file."""
+    part = path.with_name(path.name + ".tmp")
+    part.write_bytes(data)
+    os.replace(part, path)
+
+
+def write_json(path, value):
+    write_whole(path, (json.dumps(value, indent=2) + "\n").encode())
+
+
+class NewFolder:
+    """A folder that is filled beside its place and takes it when it is complete."""
+
+    def __init__(self, place):
+        self.place, self.part = place, place.with_name(place.name + ".tmp")
+
+    def __enter__(self):
+        shutil.rmtree(self.part, ignore_errors=True)
+        self.part.mkdir(parents=True)
+        return self.part
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            shutil.rmtree(self.place, ignore_errors=True)
+            os.replace(self.part, self.place)
+        else:
+            shutil.rmtree(self.part, ignore_errors=True)
+
+
 def write_safetensors(path, tensors, metadata=None, pad=True):
     """`tensors` is a list of (name, dtype, array); data and header keep its order.
 
@@ -64,7 +96,7 @@ def write_safetensors(path, tensors, metadata=None, pad=True):
         text += b" " * (-len(text) % 8)
     elif len(text) % 2 == 0:
         text += b" "
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
+    write_whole(path, struct.pack("<Q", len(text)) + text + b"".join(data))
 
 
 def read_safetensors(path):

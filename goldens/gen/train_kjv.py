@@ -11,7 +11,6 @@ weights it wrote are an input of the generators, whose hash models_spec.py knows
 """
 import argparse
 import hashlib
-import json
 import math
 import re
 import subprocess
@@ -22,7 +21,7 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from models_file import write_safetensors
+from models_file import write_json, write_safetensors
 
 TEXT_SHA256 = "b5c4940bcfeee072c0935b5200d0f9d88a00a0199cb0961d16133458fcdfae5d"
 SEED = 1611
@@ -125,7 +124,7 @@ def save(model, out, held_loss, steps):
     config = {"tl_arch": "llama", "tl_tokenizer": "byte", "architectures": ["LlamaForCausalLM"],
               "model_type": "llama", **SHAPE,
               "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
-    (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    write_json(out / "config.json", config)
     tensors = [(name, "BF16", value.detach().float().numpy())
                for name, value in model.state_dict().items() if name != "lm_head.weight"]
     meta = {"format": "pt", "text": "King James Bible (1611, public domain)",
