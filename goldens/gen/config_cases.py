@@ -545,6 +545,52 @@ def bigram(book):
 
 # ----------------------------------------------------------------------------- drawn files
 
+def published(book):
+    """Whole files as they are on the Hub, with the two keys of this project added."""
+    def text(changed, unset=()):
+        top = {"architectures": ["LlamaForCausalLM"], "attention_bias": False,
+               "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2,
+               "hidden_act": "silu", "initializer_range": 0.02, "mlp_bias": False,
+               "model_type": "llama", "pretraining_tp": 1, "rms_norm_eps": 1e-05,
+               "rope_scaling": None, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+               "transformers_version": "4.43.0", "use_cache": True, **changed,
+               "tl_arch": "llama", "tl_tokenizer": "bpe"}
+        return raw(json.dumps({k: x for k, x in top.items() if k not in unset}))
+
+    smollm = {"bos_token_id": 0, "eos_token_id": 0, "hidden_size": 576,
+              "initializer_range": 0.041666666666666664, "intermediate_size": 1536,
+              "is_llama_config": True, "max_position_embeddings": 8192, "num_attention_heads": 9,
+              "num_hidden_layers": 30, "num_key_value_heads": 3, "rope_interleaved": False,
+              "rope_theta": 100000, "tie_word_embeddings": True, "vocab_size": 49152}
+    seven_b = {"hidden_size": 4096, "intermediate_size": 11008, "max_position_embeddings": 4096,
+               "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 32000}
+    llama_3 = {**seven_b, "bos_token_id": 128000, "eos_token_id": [128001, 128008, 128009],
+               "intermediate_size": 14336, "max_position_embeddings": 131072,
+               "num_key_value_heads": 8, "rope_theta": 500000.0, "vocab_size": 128256}
+    mistral = {**seven_b, "architectures": ["MistralForCausalLM"], "model_type": "mistral",
+               "intermediate_size": 14336, "max_position_embeddings": 32768,
+               "num_key_value_heads": 8, "sliding_window": None}
+    old = ["mlp_bias", "attention_bias", "num_key_value_heads", "rope_scaling"]
+    for name, inputs, want in (
+            ("smollm2", text(smollm), {"head_dim": 64, "rope_theta": 1e5, "n_kv_heads": 3}),
+            ("llama-1", text({**seven_b, "rms_norm_eps": 1e-06}, old),
+             {"n_kv_heads": 32, "rope_theta": 1e4, "rms_norm_eps": 1e-06}),
+            ("code-llama", text({**seven_b, "rope_theta": 1000000, "vocab_size": 32016}, old),
+             {"rope_theta": 1e6}),
+            ("llama-3", text(llama_3), {"eos_token_ids": [128001, 128008, 128009]}),
+            ("mistral-nemo", text({**mistral, "head_dim": 128, "hidden_size": 5120,
+                                   "rope_theta": 1000000.0}), {"head_dim": 128})):
+        book.ok("parsed_fields", f"published-{name}", f"{name}'s file", inputs, ["parsed"], want)
+    book.bad("rope_scaling", "published-llama-3.1", "Llama 3.1's file: the rope is scaled", text({
+        **llama_3, "rope_scaling": {
+            "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192, "rope_type": "llama3"}}), "UNSUPPORTED",
+             "llama3", "published-llama-3", [FLAG_OF_GROUP["rope_scaling"]])
+    book.bad("attention_window", "published-mistral-0.1", "Mistral 0.1's file: a window of 4096",
+             text({**mistral, "sliding_window": 4096}), "UNSUPPORTED", "sliding_window",
+             text(mistral), [FLAG_OF_GROUP["attention_window"]])
+
+
 def drawn(book, rng):
     """Sound configs drawn at random, keys shuffled, and each with one number made wrong."""
     for number in range(12):
@@ -646,6 +692,7 @@ def main(argv=None):
     bigram(book)
     fit_cases.weights_fit(book, base)
     drawn(book, random.Random(f"config-{args.seed}"))
+    published(book)
     elsewhere = {"ld-bad-int4-scales-short"}     # in safetensors.vectors.json
     missing = [i for i in f.carried(lambda i: i[:3] in ("cf-", "ld-"))
                if i not in book.ids and i not in elsewhere]

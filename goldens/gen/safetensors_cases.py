@@ -348,6 +348,9 @@ def rule_4(book):
         one(x % ',"x":{"k":1,"j":1}', ZERO4), "duplicate")
     bad("dup-deep", "a key twice, six levels down", x % ',"x":[[[{"k":{"q":1,"q":2}}]]]',
         one(x % ',"x":[[[{"k":{"q":1,"r":2}}]]]', ZERO4), "duplicate")
+    bad("metadata-after-end", "the object ends before its metadata [safetensors#466]",
+        '{},"__metadata__":{"key":"value"}', one('{"__metadata__":{"key":"value"}}'), "grammar",
+        b"")
     bad("dup-metadata", "__metadata__ twice", '{"__metadata__":{"k":"v"},"__metadata__":{}}',
         one('{"__metadata__":{"k":"v"}}'), "duplicate", b"", "__metadata__")
     bad("dup-metadata-escape", "__metadata__ twice, once with an escape",
@@ -415,6 +418,11 @@ def rule_5_to_7(book):
                  one('{"__metadata__":{"format":"pt","origin":%s}}' % value),
                  one('{"__metadata__":{"format":"pt","origin":"v"}}'), "FORMAT", "origin",
                  ["metadata"])
+    book.bad("metadata_strings", "metadata-is-tensor", "a writer took the reserved name for a "
+             "tensor's [safetensors#849]", 5,
+             one('{"__metadata__":%s}' % entry("I32", [2], 0, 8), ZERO8),
+             one('{"metadata":%s}' % entry("I32", [2], 0, 8), ZERO8), "FORMAT", "__metadata__",
+             ["metadata"])
     name = "layers.3.weight"
     good = '{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
     twin = one('{"%s":%s}' % (name, good), ZERO4)
