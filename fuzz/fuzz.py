@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Fuzz what reads foreign bytes, replay the corpora, hand them to others.
 
-  ol fuzz TARGET|all [--seconds N] [--jobs N] [--runs N --seed S]
+  ol fuzz TARGET|all [--seconds N] [--jobs N] [--runs N --seed S] [--lib LIBRARY]
                                                  libFuzzer, from the corpus; exit 1 when something was found; without
                                                  clang the corpus is replayed instead, and that is said
   ol fuzz list                                   the targets and the size of their corpora
@@ -16,7 +16,7 @@
   ol fuzz package DIR                            corpora, dictionaries and options as OSS-Fuzz wants them
 
 A seed fails when its target finds something wrong, when it crashes or hangs, or when its verdict is not the
-manifest's. --lib replays another library in the place of the engine (a mutant, or somebody's own). What a command needs
+manifest's. --lib runs another library in the place of the engine (a mutant, or somebody's own). What a command needs
 is built first. Exit codes: 0, 1 something was found or failed, 2 usage, 4 no such target. Standard library only.
 """
 import argparse
@@ -255,21 +255,24 @@ def statistics(target, text, seconds):
 
 
 def fuzz_one(target, options):
-    work, found = os.path.join(BUILD, "work", target), os.path.join(BUILD, "found", target)
+    place = os.path.join(BUILD, "lib", os.path.basename(options.lib)) if options.lib else BUILD
+    work, found, log = (os.path.join(place, what, target) for what in ("work", "found", "log"))
     os.makedirs(work, exist_ok=True)
     os.makedirs(found, exist_ok=True)
-    log = os.path.join(BUILD, "log", target + ".log")
+    log += ".log"
     os.makedirs(os.path.dirname(log), exist_ok=True)
     begin = time.monotonic()
     with open(log, "wb") as out:
         status = subprocess.run(fuzz_command(target, options, work, found), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out,
-                                stderr=subprocess.STDOUT, env={**os.environ, **ENV}, check=False).returncode
+                                stderr=subprocess.STDOUT, check=False, env={
+                                    **os.environ, **ENV, **({"FUZZ_LIB": os.path.abspath(options.lib)} if options.lib else {})
+                                }).returncode
     with open(log, encoding="utf-8", errors="replace") as file:
         text = file.read()
     row = statistics(target, text, time.monotonic() - begin)
     row["found"] = status != 0
-    os.makedirs(os.path.join(BUILD, "stats"), exist_ok=True)
-    with open(os.path.join(BUILD, "stats", target + ".json"), "w", encoding="utf-8") as file:
+    os.makedirs(os.path.join(place, "stats"), exist_ok=True)
+    with open(os.path.join(place, "stats", target + ".json"), "w", encoding="utf-8") as file:
         json.dump(row, file)
     print(f"{target:12} {row['executions']:>10} executions in {row['seconds']} s, {row['coverage']} edges, "
           f"{row['features']} features, {row['inputs']} inputs, {row['peak_mb']} MB: "
@@ -572,6 +575,7 @@ def main(argv):
             s.add_argument("--jobs", type=int, default=1)
             s.add_argument("--runs", type=int, default=0)
             s.add_argument("--seed", type=int, default=1)
+            s.add_argument("--lib")
         if name == "replay":
             s.add_argument("--variant")
             s.add_argument("--lib")

@@ -43,6 +43,8 @@ class Build:
     def object(self, source, text):
         """Compile text in the place of source; the path of the object and the hash of its bytes."""
         made = os.path.join(self.cache, "obj", sha(" ".join(self.compile), self.headers, source, text) + ".o")
+        if os.path.exists(made + ".no"):
+            raise Unbuildable(read(made + ".no"))
         if not os.path.exists(made):
             self._compile(source, text, made)
         with open(made, "rb") as file:
@@ -58,14 +60,20 @@ class Build:
                 file.write(text)
             done = subprocess.run([*self.compile, f"-I{ROOT}/engine/src", "-c", copy, "-o", out], cwd=ROOT, text=True,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+            words = "\n".join(done.stdout.strip().splitlines()[:12])
             if done.returncode != 0:
-                raise Unbuildable("\n".join(done.stdout.strip().splitlines()[:12]))
+                if done.returncode == 1:  # the compiler's word, and no signal from outside
+                    self._keep(made + ".no", words.encode())
+                raise Unbuildable(words)
             with open(out, "rb") as file:
-                data = file.read()
-        part = f"{made}.{os.getpid()}.{id(text)}"
+                self._keep(made, file.read())
+
+    @staticmethod
+    def _keep(path, data):
+        part = f"{path}.{os.getpid()}.{id(data)}"
         with open(part, "wb") as file:
             file.write(data)
-        os.replace(part, made)
+        os.replace(part, path)
 
     def baseline(self):
         """Compile every source as it stands."""

@@ -6,6 +6,7 @@
   mutants.py refresh [ID...]          move the hunks of patches whose lines only moved
   mutants.py write [--check]          from a whole matrix: mutants/fingerprints.json and conformance/proofs.json
   mutants.py list                     ids, titles, killers
+  mutants.py --operators [FILE...]    ordinary mutations instead of named ones: operators.py
 
 First the unmutated engine is judged twice; a failure or a difference ends the run (exit 7). Without --matrix a mutant
 meets its named test, and the others only when that one let it pass; with --matrix it meets all 24, and no cell is left
@@ -36,6 +37,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import catalog  # noqa: E402
 import fingerprint  # noqa: E402
+import operators  # noqa: E402
 import report  # noqa: E402
 import verdict  # noqa: E402
 from build import Build, Unbuildable  # noqa: E402
@@ -304,6 +306,8 @@ def parser():
 
 
 def main(argv):
+    if "--operators" in argv:
+        return operators.main([word for word in argv if word != "--operators"])
     options = parser().parse_args(argv)
     command = options.ids[0] if options.ids else ""
     try:

@@ -9,6 +9,7 @@ patches of the folder except where it looks at them.
 
 Standard library only.
 """
+import concurrent.futures
 import copy
 import difflib
 import html.parser
@@ -30,6 +31,7 @@ import catalog  # noqa: E402
 import cells  # noqa: E402
 import diagnose  # noqa: E402
 import fingerprint  # noqa: E402
+import operators  # noqa: E402
 import page  # noqa: E402
 import report  # noqa: E402
 import verdict  # noqa: E402
@@ -427,6 +429,109 @@ class Patches(unittest.TestCase):
         self.assertEqual(set(engines), {m.id for m in self.mutants})
         for mutant in self.mutants:
             self.assertEqual(set(mutant.checks) - engines[mutant.id], set(), mutant.id)
+
+
+class Operators(unittest.TestCase):
+    """What operators.py makes of the tool's mutants; the tool itself is not asked."""
+
+    FILE = "engine/src/made.c"
+    SOURCE = "/* head */\n#include <x.h>\n\nstatic int one(int a) { /* + */\n    return a + 1; // - here\n}\n\n" \
+             "int two(const char *b,\n        int c) {\n    const int d[] = {-1};\n    f(\"/* no */\");\n    return a + 1;\n}\n"
+
+    def mutants(self, n=40):
+        return [operators.Mutant(self.FILE, 5, "one", "    return a + 1;", f"    return a + {i};", "r")
+                for i in range(2, 2 + n)]
+
+    def test_lines(self):
+        bare = operators.bare(self.SOURCE).split("\n")
+        self.assertEqual(len(bare), len(self.SOURCE.split("\n")))
+        self.assertEqual((bare[3], bare[4]), ("static int one(int a) {", "    return a + 1;"))
+        self.assertEqual((bare[9], bare[10]), ("    const int d[] = { -1};", '    f("/* no */");'))
+        names = operators.functions(self.SOURCE)
+        self.assertEqual([names[i] for i in (1, 3, 4, 5, 6, 7, 9, 12)], ["", "one", "one", "one", "", "two", "two", "two"])
+
+    def test_order_is_seeded(self):
+        def order(seed, mutants):
+            return [m.text for m in sorted(mutants, key=lambda m: m.rank(seed))]
+        mutants = self.mutants()
+        self.assertEqual(order(1, mutants), order(1, self.mutants()[::-1]))
+        self.assertNotEqual(order(1, mutants), order(2, mutants))
+        for mutant in mutants:  # a line further down is still the same mutant
+            mutant.number += 7
+        self.assertEqual(order(1, mutants), order(1, self.mutants()))
+
+    def sample(self, n, digests):
+        """A sample from mutants whose objects are told: None does not build, "own" is the engine's object."""
+        scorer = operators.Scorer.__new__(operators.Scorer)
+        scorer.options = operators.parser().parse_args(["--sample", str(n)])
+        by_text = {m.text: digest for m, digest in zip(self.mutants(len(digests)), digests)}
+
+        def compiled(mutant, _):
+            mutant.digest = by_text[mutant.text]
+            return {None: "unbuildable", "own": "same object"}.get(mutant.digest, "")
+        scorer.compile = compiled
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            return scorer.sample(self.FILE, self.mutants(len(digests)), [], pool)
+
+    def test_sample(self):
+        chosen, counts = self.sample(150, [None, "own", "own", "a", "a", "a", "b", "c"])
+        self.assertEqual(sorted(m.digest for m in chosen), ["a", "b", "c"])
+        self.assertEqual(counts, {"drawn": 8, "unbuildable": 1, "same object": 2, "twin": 2})
+        digests = [f"{i}" for i in range(30)]
+        few, counts = self.sample(5, digests)
+        more, _ = self.sample(9, digests)
+        self.assertEqual(([m.text for m in few], counts["drawn"]), ([m.text for m in more[:5]], 5))
+
+    def rows(self, *verdicts):
+        return [{"id": str(i), "line": 1, "was": "w", "becomes": "b", "test": "t", "verdict": verdict, "ignored": ignored}
+                for i, (verdict, ignored) in enumerate(verdicts)]
+
+    def test_score(self):
+        rows = self.rows(("killed", ""), ("timeout", ""), ("crash", ""), ("survived", ""), ("survived", "equivalent"))
+        self.assertEqual(operators.figures(rows)["score"], 0.75)
+        rows = self.rows(("killed", ""), ("survived", "standing"), ("survived", "equivalent"))
+        self.assertEqual(operators.figures(rows)["score"], 0.5)
+
+    def test_faults(self):
+        def faults(file, *verdicts, stale=()):
+            ignored = operators.Ignored(os.devnull + "/none", {})
+            ignored.stale += stale
+            return operators.faults([{"file": f"engine/src/{file}.c", "mutants": self.rows(*verdicts)}], ignored)
+        many = [("killed", "")] * 9
+        self.assertEqual(faults("kv", *many, ("survived", "standing")), [])
+        self.assertRegex(faults("kv", *many, ("survived", "standing"), ("survived", "standing"))[0], "kv: 81.8 % are seen")
+        self.assertEqual(faults("forward", ("survived", "standing")), [])  # not one of those that are held to a score
+        self.assertRegex(faults("kv", *many, ("survived", ""))[0], "survived: engine/src/kv.c:1")
+        self.assertRegex(faults("kv", *many, ("killed", "equivalent"))[0], "in the ignore list, and killed by t")
+        self.assertEqual(faults("kv", *many, stale=["x"]), ["stale: x"])
+
+    def test_ignore_list(self):
+        """Every entry is about a line that is there, and an entry about another line is stale."""
+        build = [f"engine/src/{name}" for name in os.listdir(os.path.join(ROOT, "engine", "src")) if name.endswith(".c")]
+        there = operators.places(build)
+        self.assertEqual(operators.Ignored(operators.IGNORE, there).stale, [])
+        entry = {"file": "engine/src/kv.c", "function": "pop_free", "line": "pool->stats.n_free--;",
+                 "becomes": ["pool->stats.n_free++;"], "verdict": "standing", "reason": "only an example of an entry"}
+
+        def ignored(**change):
+            with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
+                json.dump({"mutants": [{**entry, **change}]}, file)
+                file.flush()
+                return operators.Ignored(file.name, there)
+        mutant = operators.Mutant(entry["file"], 1, "pop_free", entry["line"], entry["becomes"][0], "r")
+        self.assertEqual(ignored().by_id, {mutant.id: ("standing", entry["reason"])})
+        self.assertEqual(ignored().stale, [])
+        self.assertEqual(len(ignored(function="push_free").stale), 1)
+        self.assertEqual(len(ignored(line="pool->stats.n_free -= 1;").stale), 1)
+        for change in ({"verdict": "fine"}, {"reason": "short"}, {"more": 1}):
+            self.assertRaises(operators.Stop, ignored, **change)
+
+    def test_selection(self):
+        sources = [f"engine/src/{n}.c" for n in ("kv", "kv_envelope", "ops", "sample", "pcg32", "quant", "model")]
+        self.assertEqual(operators.select([], sources), [sources[i] for i in (3, 4, 5, 0, 1, 6)])
+        self.assertEqual(operators.select(["kv"], sources), sources[:2])
+        self.assertEqual(operators.select(["engine/src/ops.c", "kv_envelope.c"], sources), [sources[2], sources[1]])
+        self.assertEqual(run("--operators", "no_such.c").returncode, 4)
 
 
 class Links(html.parser.HTMLParser):

@@ -154,6 +154,29 @@ def measure():
     return len(chosen), failed + [f"{name}: no counters came out of it" for name in silent]
 
 
+def judged(folder, jobs):
+    """{test: {file: lines}} of the 24 tests alone, with what is written on the way below folder."""
+    global OUT, RAW
+    OUT, RAW = folder, os.path.join(folder, "raw")
+    shutil.rmtree(OUT, ignore_errors=True)
+    os.makedirs(RAW)
+    os.chmod(OUT, 0o1777)
+    built = run(["make", "-j", str(jobs), "VARIANT=cov", "all"])
+    if built.returncode != 0:
+        sys.exit(built.stdout + "the cov variant does not build")
+    chosen = [item for item in items() if item[0].startswith("judged/")]
+
+    def one(item):
+        tree = os.path.join(OUT, "sum", os.path.basename(item[0]))
+        words = run_item(item)
+        if words:
+            sys.exit(words)
+        add_up(counters(os.path.join(RAW, item[0].replace("/", "_"))), tree)
+        return {file: sorted(lines) for file, lines in reached(tree).items() if file.startswith("engine/src/")}
+    with ThreadPoolExecutor(jobs) as pool:
+        return dict(zip([os.path.basename(item[0]) for item in chosen], pool.map(one, chosen)))
+
+
 def report():
     """gcovr's views of the sum; its JSON, reduced to what the floors need."""
     done = run(["gcovr", "-r", ROOT, "--object-directory", os.path.join(OUT, "total"), "-j", str(JOBS),

@@ -1,0 +1,487 @@
+#!/usr/bin/python3
+"""Score the 24 tests by ordinary mutations: operators, relations, constants and statements of the engine's source.
+
+  mutants.py --operators [FILE...] [-j N] [--sample N] [--seed S] [--fuzz SECONDS] [--report json:PATH]
+
+The mutants are those of PyPI's universalmutator, held to one version and hash and put into a venv below build/mutants/;
+it works on the text of a line, so it needs no front end for C, and its rules are a page. Nothing of it is part of
+`make check`. Each mutant is known by the file, the function, the line of the source and what becomes of it. Their order
+is that of the hashes of that with the seed: a change elsewhere in a file leaves the sample as it is. From that order are
+taken the first N (150) of each file that compile without warnings, to another object than the engine's own and than
+that of an earlier one; the others are counted. Each meets the 24 tests until one does not pass.
+
+operators.ignore.json says of mutants why no test sees them:
+  equivalent   no allowed call can tell it from the engine; left out of the score
+  standing     a call could, and no test can be asked to make it; counted as survived
+An entry whose line is no longer in the source is stale; one whose mutant is caught after all is wrong. With --fuzz, each
+survivor is fuzzed for so long against the second implementation (needs make fuzz-build), which must not find it out.
+FILE is a source of engine/src or a module; without one, all of sample, pcg32, quant, kv and model, which must each have
+90 % of their mutants caught.
+
+Exit codes: 0; 2 usage; 4 no such file; 6 a module below 90 %, a survivor without a reason, or an entry that is stale or
+wrong; 7 baseline red; 70 no venv, or the judge failed. Standard library only, but for the tool.
+"""
+import argparse
+import collections
+import concurrent.futures
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "conformance", "tools")]
+import coverage  # noqa: E402
+import report  # noqa: E402
+from build import Build, Unbuildable  # noqa: E402
+from catalog import ROOT, read, sha  # noqa: E402
+from cells import LEAST_LIMIT_S, Judge  # noqa: E402
+
+TOOL = "universalmutator==1.14.1"
+TOOL_SHA256 = "c2bb39fd143c22d905dd3f8c5d151308f5b7726887a1b3429f894b0e1ebf3b01"
+RULES = ["universal.rules", "c_like.rules", "c.rules"]
+IGNORE = os.path.join(HERE, "operators.ignore.json")
+MODULES = ("sample", "pcg32", "quant", "kv", "model")  # those that are held to LEAST_SCORE
+LEAST_SCORE = 0.9
+SAMPLE, SEED = 150, 1
+DETECTED = ("killed", "crash", "timeout", "resource", "no-result", "integrity")
+# The beginnings of tests that are likely to see a module's mistakes; "|" ends a group that one run of the judge takes.
+FIRST = {
+    "sample": "hand_ top_p penalties greedy_takes seeded | sampler",
+    "pcg32": "pcg32 hand_ seeded",
+    "quant": "int4_hand f16 q4_linear int4_runner",
+    "kv": "kv_pool_rejects kv_pool_evicts run_once | kv_pool_exports | kv_pool_bounds",
+    "kv_envelope": "kv_pool_exports",
+    "model": "bigram int4_runner tiny_llama_logits | config | safetensors",
+    "model_config": "bigram | config",
+    "model_layout": "bigram | safetensors",
+    "model_tensors": "bigram | safetensors",
+}
+FUZZ = {  # targets that compare a source's work with the second implementation's
+    "sample": "sampler", "pcg32": "sampler", "quant": "quant", "kv": "kv_calls", "kv_envelope": "kv_import",
+    "model": "checkpoint", "model_config": "config", "model_layout": "safetensors", "model_tensors": "safetensors",
+}
+LATE = ("safetensors", "kv_pool_bounds", "sampler", "batched", "config")  # those that take long, each by itself
+ASK = """
+import contextlib, json, sys
+from universalmutator import mutator
+with contextlib.redirect_stdout(sys.stderr):
+    found = mutator.mutants_regexp(sys.stdin.readlines(), sys.argv[1:], ignorePatterns=[], ignoreStringOnly=True)
+json.dump([[m[0], m[1].rstrip(), m[2][0].split(" ==> ")[0]] for m in found], sys.stdout)
+"""
+
+
+class Stop(Exception):
+    """End the run with an exit code and a sentence."""
+
+    def __init__(self, code, words):
+        super().__init__(words)
+        self.code = code
+
+
+# ---------------------------------------------------------------- the mutants
+
+
+def bare(source):
+    """The text without comments, its lines and strings kept: the tool passes over lines that hold a comment, and takes
+    `{-` for the beginning of one."""
+    def blank(match):
+        word = match[0]
+        return word if word[0] in "\"'" else re.sub(r"[^\n]+", "", word)
+    text = re.sub(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*', blank, source, flags=re.S)
+    return re.sub(r"[ \t]+$", "", text.replace("{-", "{ -"), flags=re.M)
+
+
+def functions(source):
+    """For each line the function that it stands in; "" between them."""
+    names, at, open_ = [], "", False
+    for line in source.split("\n"):
+        head = re.match(r"(?:[\w*]+[ *]+)+\**(\w+)\(", line)
+        if head and not line.endswith(";"):
+            at, open_ = head[1], True
+        names.append(at if open_ else "")
+        if line.startswith("}"):
+            at, open_ = "", False
+    return names
+
+
+class Mutant:
+    """One changed line: where, what it was, what it becomes. Lines that stand twice in a function share an id."""
+
+    def __init__(self, file, number, function, line, text, rule):
+        self.file, self.number, self.function, self.rule = file, number, function, rule
+        self.line, self.text, self.raw = line.strip(), text.strip(), text
+        self.id = sha(self.file, self.function, self.line, self.text)[:8]
+        self.made = self.digest = None
+
+    def rank(self, seed):
+        return hashlib.sha256(f"{seed} {self.id}".encode()).digest()
+
+    def source(self, lines):
+        return "\n".join(lines[:self.number - 1] + [self.raw] + lines[self.number:])
+
+
+def python(cache):
+    """The venv's interpreter, with the tool in it."""
+    folder = os.path.join(cache, "universalmutator-" + TOOL.partition("==")[2])
+    interpreter = os.path.join(folder, "bin", "python")
+    wanted = os.path.join(folder, "wanted.txt")
+    if not os.path.exists(wanted):
+        commands = [[sys.executable, "-m", "venv", folder],
+                    [interpreter, "-m", "pip", "install", "-q", "--no-deps", "--require-hashes", "-r", wanted + ".part"]]
+        os.makedirs(folder, exist_ok=True)
+        with open(wanted + ".part", "w", encoding="utf-8") as file:
+            file.write(f"{TOOL} --hash=sha256:{TOOL_SHA256}\n")
+        for command in commands:
+            done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+            if done.returncode != 0:
+                raise Stop(70, f"{TOOL} cannot be put into {folder}: {done.stdout.strip()[-500:]}")
+        os.replace(wanted + ".part", wanted)
+    return interpreter
+
+
+def generate(interpreter, file):
+    """All mutants of a source, in the order of its lines."""
+    source = read(os.path.join(ROOT, file))
+    lines, names = bare(source).split("\n"), functions(source)
+    done = subprocess.run([interpreter, "-I", "-c", ASK, *RULES], input="\n".join(lines), text=True, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if done.returncode != 0:
+        raise Stop(70, f"{TOOL}: {done.stderr.strip()[-500:]}")
+    found, seen = [], set()
+    for number, text, rule in json.loads(done.stdout):
+        mutant = Mutant(file, number, names[number - 1], lines[number - 1], text, rule)
+        if mutant.text != mutant.line and (number, mutant.text) not in seen:
+            seen.add((number, mutant.text))
+            found.append(mutant)
+    return found, lines
+
+
+def module(file):
+    """The module of a source: the first word of its name."""
+    return re.split(r"[_.]", os.path.basename(file))[0]
+
+
+def select(words, sources):
+    """The sources that the words name: paths, names of files, modules."""
+    chosen = []
+    for word in words or MODULES:
+        found = [s for s in sources if word in (s, os.path.basename(s), module(s))]
+        if not found:
+            raise Stop(4, f"there is no {word} below engine/src, neither a source nor a module")
+        chosen += [s for s in found if s not in chosen]
+    return chosen
+
+
+# ---------------------------------------------------------------- the ignore list
+
+
+class Ignored:
+    """Reasons, by file, function, line and what becomes of it. A place may share a reason among several mutants."""
+
+    def __init__(self, path, sources):
+        self.by_id, self.stale = {}, []
+        for entry in json.loads(read(path))["mutants"] if os.path.exists(path) else []:
+            keys = {"file", "function", "line", "becomes", "verdict", "reason"}
+            if set(entry) != keys or entry["verdict"] not in ("equivalent", "standing") or len(entry["reason"]) < 20:
+                raise Stop(2, f"{os.path.basename(path)}: an entry has {', '.join(sorted(keys))}: {entry}")
+            here = sources.get(entry["file"], set())
+            if (entry["function"], entry["line"]) not in here:
+                self.stale.append(f"{entry['file']}: {entry['function'] or 'outside of functions'}: {entry['line']}")
+            for text in entry["becomes"]:
+                key = sha(entry["file"], entry["function"], entry["line"], text)[:8]
+                self.by_id[key] = (entry["verdict"], entry["reason"])
+
+
+def places(sources):
+    """What an entry may name: of each source the functions with their lines, without comments."""
+    found = {}
+    for file in sources:
+        source = read(os.path.join(ROOT, file))
+        found[file] = {(name, line.strip()) for name, line in zip(functions(source), bare(source).split("\n"))}
+    return found
+
+
+# ---------------------------------------------------------------- judging
+
+
+class Reach:
+    """Which tests run which functions, by gcov: one that never enters a function cannot tell its mutants."""
+
+    def __init__(self, code, judge, options):
+        path = os.path.join(options.cache, "reach", sha(code, judge.version()["judge"])[:16] + ".json")
+        if not os.path.exists(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            lines = coverage.judged(os.path.join(options.cache, "coverage"), options.jobs)
+            if sorted(lines) != sorted(judge.tests) or not all(lines.values()):
+                raise Stop(70, "no counters came out of some test of the cov variant")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(lines, file)
+        self.lines = json.loads(read(path))
+        self.names = {}
+
+    def tests(self, file, function):
+        """Those that run a line of the function; of the file when the mutant stands in none."""
+        if file not in self.names:
+            self.names[file] = functions(read(os.path.join(ROOT, file)))
+        names = self.names[file]
+        return {test for test, files in self.lines.items()
+                if any(not function or names[n - 1] == function for n in files.get(file, []))}
+
+
+class Scorer:
+    def __init__(self, build, judge, reach, options):
+        self.build, self.judge, self.reach, self.options = build, judge, reach, options
+        self.lock = threading.Lock()
+        self.fuzzer = Fuzzer(options) if options.fuzz else None
+
+    def baseline(self, library):
+        """The engine itself must pass, twice alike; the tests' times are those that it took."""
+        runs = self.judge.baseline(library, self.judge.tests, True, self.options.jobs)
+        for name in self.judge.tests:
+            if runs[0][name]["class"] != "pass" or runs[0][name] != runs[1][name]:
+                raise Stop(7, f"the unmutated engine does not pass {name} twice alike")
+
+    def order(self, file, reached):
+        """The tests in groups that one run of the judge takes: after each the mutant may be done with."""
+        name = os.path.basename(file).removesuffix(".c")
+        likely = FIRST.get(name) or FIRST.get(module(file), "")
+        groups = [[t for part in group.split() for t in self.judge.tests if t.startswith(part)]
+                  for group in likely.split("|")]
+        rest = [t for t in self.judge.tests if not any(t in group for group in groups)]
+        groups.append([t for t in rest if not t.startswith(LATE)])
+        groups += [[t] for t in rest if t.startswith(LATE)]
+        return [group for group in ([t for t in group if t in reached] for group in groups) if group]
+
+    def compile(self, mutant, lines):
+        """"" or why it is not judged; its object's hash in the mutant."""
+        try:
+            mutant.made, mutant.digest = self.build.object(mutant.file, mutant.source(lines))
+        except Unbuildable:
+            return "unbuildable"
+        return "same object" if mutant.digest == self.build.objects[mutant.file][1] else ""
+
+    def sample(self, file, mutants, lines, pool):
+        """The first of the order that can be judged, and how many of each other kind came before them."""
+        ordered = sorted(mutants, key=lambda m: (m.rank(self.options.seed), m.number))
+        counts, chosen, seen = collections.Counter(), [], set()
+        step = 4 * self.options.jobs
+        for at in range(0, len(ordered), step):
+            part = ordered[at:at + step]
+            for mutant, why in zip(part, pool.map(lambda m: self.compile(m, lines), part)):
+                if len(chosen) == self.options.sample:
+                    return chosen, counts
+                counts["drawn"] += 1
+                why = why or ("twin" if mutant.digest in seen else "")
+                if why:
+                    counts[why] += 1
+                    continue
+                seen.add(mutant.digest)
+                chosen.append(mutant)
+            report.progress(f"{file}: {len(chosen)} of {counts['drawn']} drawn can be judged")
+        return chosen, counts
+
+    def judged(self, mutant):
+        """{verdict, test, check}: the first test, in the order for the file, that does not pass."""
+        code = self.build.code(mutant.file, mutant.digest)
+        groups = self.order(mutant.file, self.reach.tests(mutant.file, mutant.function))
+        kept = [{t: self.judge.cached(code, t, True) for t in group} for group in groups]
+        for group, cells in zip(groups, kept):
+            bad = self.first_bad(group, cells)
+            if bad:
+                return bad
+        with tempfile.TemporaryDirectory(prefix="operators-") as folder:
+            path = ""
+            for group, cells in zip(groups, kept):
+                missing = [t for t in group if cells[t] is None]
+                if not missing:
+                    continue
+                path = path or self.build.library(os.path.join(folder, "engine.so"), mutant.file, mutant.made)
+                limit = max(LEAST_LIMIT_S, *[self.judge.limits.get(t, 0) for t in missing])
+                for test, record in self.judge.run(path, missing, True, 1, limit).items():
+                    cells[test] = self.judge.cell(record)
+                    self.judge.keep(code, test, True, cells[test])
+                bad = self.first_bad(group, cells)
+                if bad:
+                    return bad
+        return {"verdict": "survived", "test": "", "check": ""}
+
+    @staticmethod
+    def first_bad(group, cells):
+        for test in group:
+            cell = cells[test]
+            if cell is not None and cell["class"] != "pass":
+                word = "killed" if cell["class"] in ("fail", "refused-wrong") else cell["class"]
+                return {"verdict": word, "test": test, "check": cell["check"]}
+        return None
+
+    def file(self, interpreter, file, ignored, pool):
+        """One row of the table, with its mutants."""
+        mutants, lines = generate(interpreter, file)
+        chosen, counts = self.sample(file, mutants, lines, pool)
+        done, begin = [0], time.monotonic()
+
+        def one(mutant):
+            result = self.judged(mutant)
+            with self.lock:
+                done[0] += 1
+                each = (time.monotonic() - begin) / done[0]
+                report.progress(f"{file}: {done[0]} of {len(chosen)} judged, {each:.1f} s each")
+            verdict, reason = ignored.by_id.get(mutant.id, ("", ""))
+            if self.fuzzer and result["verdict"] == "survived":
+                result["fuzzed"] = self.fuzzer.run(mutant, lines)
+            return {"id": mutant.id, "line": mutant.number, "function": mutant.function, "was": mutant.line,
+                    "becomes": mutant.text, "rule": mutant.rule, **result, "ignored": verdict, "reason": reason}
+        rows = list(pool.map(one, chosen))
+        return {"file": file, "all": len(mutants), **{k: counts[k] for k in ("drawn", "unbuildable", "same object", "twin")},
+                "mutants": rows}
+
+
+# ---------------------------------------------------------------- fuzzing
+
+
+class Fuzzer:
+    """Survivors as libraries with the fuzz variant's flags, each given to a target for some seconds."""
+
+    def __init__(self, options):
+        self.options = options
+        self.build = Build(os.path.join(ROOT, "build", "fuzz"), options.cache)
+        self.build.baseline()
+        self.build.link = [w for w in self.build.link if w != "-Wl,-z,defs"] + ["-Wl,-Bsymbolic"]
+
+    def run(self, mutant, lines):
+        """{target, seconds, executions, found}, kept by the code that was fuzzed."""
+        name = os.path.basename(mutant.file).removesuffix(".c")
+        target = FUZZ.get(name) or FUZZ[module(mutant.file)]
+        made, digest = self.build.object(mutant.file, mutant.source(lines))
+        code = self.build.code(mutant.file, digest)[:16]
+        kept = os.path.join(self.options.cache, "fuzzed", f"{code}-{target}-{self.options.fuzz}.json")
+        if not os.path.exists(kept):
+            library = self.build.library(os.path.join(self.options.cache, "fuzzed", code + ".so"), mutant.file, made)
+            done = subprocess.run([sys.executable, os.path.join(ROOT, "fuzz", "fuzz.py"), "run", target, "--lib", library,
+                                   "--seconds", str(self.options.fuzz)], text=True, check=False,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            found = re.search(r"^(.*) executions in (\d+) s.*: (FOUND|nothing found)$", done.stdout, re.M)
+            if not found or done.returncode not in (0, 1):
+                raise Stop(70, f"fuzz.py run {target}: {done.stdout.strip()[-500:]}")
+            wrong = re.search(r"^(?:WRONG|.*ERROR|.*runtime error).*", done.stdout, re.M)
+            result = {"target": target, "seconds": int(found[2]), "executions": int(found[1].split()[-1]),
+                      "found": (wrong[0] if wrong else "an end without words") if found[3] == "FOUND" else ""}
+            with open(kept, "w", encoding="utf-8") as file:
+                json.dump(result, file)
+            os.unlink(library)
+        return json.loads(read(kept))
+
+
+# ---------------------------------------------------------------- what came out
+
+
+def figures(rows):
+    """Counts and the score of the mutants of a file or a module."""
+    words = collections.Counter(r["verdict"] for r in rows if not r["ignored"] == "equivalent")
+    detected = sum(words[word] for word in DETECTED)
+    n = sum(words.values())
+    return {"judged": len(rows), "equivalent": len(rows) - n, "killed": words["killed"],
+            "ended": detected - words["killed"], "survived": n - detected, "score": detected / n if n else 1.0}
+
+
+def as_table(files):
+    head = ("file", "mutants", "drawn", "unbuildable", "same object", "twins", "judged", "killed", "crash or timeout",
+            "equivalent", "survived", "score")
+    lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
+
+    def add(name, parts):
+        rows = [r for part in parts for r in part["mutants"]]
+        sums = [sum(p[k] for p in parts) for k in ("all", "drawn", "unbuildable", "same object", "twin")]
+        f = figures(rows)
+        cells = [name, *sums, f["judged"], f["killed"], f["ended"], f["equivalent"], f["survived"],
+                 f"{100 * f['score']:.1f} %"]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    for part in files:
+        add(os.path.basename(part["file"]), [part])
+    for name in dict.fromkeys(module(p["file"]) for p in files):
+        add(f"**{name}**", [p for p in files if module(p["file"]) == name])
+    return "\n".join(lines)
+
+
+def faults(files, ignored, least=LEAST_SCORE):
+    """What makes the run end with 6, in words."""
+    words = [f"stale: {place}" for place in ignored.stale]
+    for name in dict.fromkeys(module(p["file"]) for p in files):
+        score = figures([r for p in files if module(p["file"]) == name for r in p["mutants"]])["score"]
+        if name in MODULES and score < least:
+            words.append(f"{name}: {100 * score:.1f} % are seen, {100 * least:.0f} are needed")
+    for part in files:
+        for row in part["mutants"]:
+            place = f"{part['file']}:{row['line']}: {row['id']} {row['was']}  ->  {row['becomes']}"
+            if row["verdict"] == "survived" and not row["ignored"]:
+                words.append(f"survived: {place}")
+            if row.get("fuzzed", {}).get("found"):
+                words.append(f"survived, and found by fuzzing {row['fuzzed']['target']}: {row['fuzzed']['found']}: {place}")
+            if row["verdict"] != "survived" and row["ignored"]:
+                words.append(f"in the ignore list, and {row['verdict']} by {row['test']}: {place}")
+    return words
+
+
+def run(options):
+    build = Build(options.build, options.cache)
+    judge = Judge(options.build, options.cache)
+    chosen = select(options.files, build.sources)
+    ignored = Ignored(IGNORE, places(build.sources))
+    interpreter = python(options.cache)
+    code = build.baseline()
+    scorer = Scorer(build, judge, Reach(code, judge, options), options)
+    with tempfile.TemporaryDirectory(prefix="operators-") as folder:
+        scorer.baseline(build.library(os.path.join(folder, "baseline.so")))
+    files = []
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for file in chosen:
+            begin = time.monotonic()
+            files.append(scorer.file(interpreter, file, ignored, pool))
+            f = figures(files[-1]["mutants"])
+            print(f"{file}: {f['judged']} judged, {f['survived']} survived, {100 * f['score']:.1f} % "
+                  f"({time.monotonic() - begin:.0f} s)", flush=True)
+    for item in options.report or []:
+        kind, _, path = item.partition(":")
+        if kind != "json" or not path:
+            raise Stop(2, f"--report takes json:PATH here, not {item}")
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(report.dumps({"schema": "ol.operators/1", "tool": TOOL, "seed": options.seed, "files": files}))
+    words = faults(files, ignored)
+    print("\n" + as_table(files) + "\n", *words, sep="\n")
+    return 6 if words else 0
+
+
+def parser():
+    p = argparse.ArgumentParser(prog="ol mutants --operators", description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("files", nargs="*", metavar="FILE")
+    p.add_argument("-j", dest="jobs", type=int, default=os.cpu_count() or 1)
+    p.add_argument("--sample", type=int, default=SAMPLE)
+    p.add_argument("--seed", type=int, default=SEED)
+    p.add_argument("--fuzz", type=int, default=0, metavar="SECONDS")
+    p.add_argument("--report", action="append")
+    p.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
+    p.add_argument("--cache", default=os.path.join(ROOT, "build", "mutants"))
+    return p
+
+
+def main(argv):
+    try:
+        return run(parser().parse_args(argv))
+    except Stop as stop:
+        print(f"ol mutants --operators: {stop}", file=sys.stderr)
+        return stop.code
+    except FileNotFoundError as missing:
+        print(f"ol mutants --operators: the engine and the judge must be built first (make all): {missing}",
+              file=sys.stderr)
+        return 70
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
