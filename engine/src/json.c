@@ -1,16 +1,20 @@
-/* json.c: prove that bytes are JSON, then let jansson build the values.
+/* json.c: prove that bytes are JSON, then build jansson's values from them.
  *
  * The scan is a loop over tokens with one bit a level for what is open, so that hostile nesting
  * costs no stack. It gives the byte of every fault, which jansson does not.
  *
- * Why it proves the grammar too and not only what jansson misses: inside jansson a refused
- * malloc looks like a syntax error. Once the grammar is proved, a failure of jansson that is
- * neither a duplicate key nor a number out of range can only be memory.
+ * Why the grammar is proved here and not left to jansson's parser: inside it a refused malloc looks
+ * like a syntax error, or worse: it collects each token in a buffer, goes on with a token cut short
+ * where the buffer cannot grow, and then reads and writes past its end. So once the text is proved,
+ * the tokens are walked again, jansson is asked for a value of each, and NULL is want of memory.
  *
  * Source: conformance/spec/config.md, config#json; conformance/spec/safetensors.md, rules 3 and
  * 4. */
 #include "json.h"
 
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -580,158 +584,188 @@ size_t tli_json_decode(tli_json_span string, char *dst) {
     return n;
 }
 
-/* ------------------------------------------------------------------ jansson */
+/* ------------------------------------------------------------------ values */
 
-/* jansson collects each token in a buffer of 16 bytes that grows, and where it cannot grow the
- * byte is dropped without a word: a number or a name would be read that nobody wrote. So a text
- * that has a longer token goes in as [PAD, text], with a string for PAD that is longer than its
- * longest token. Growing for the pad makes the room for every later token, and a pad that comes
- * back shorter tells that memory was refused. */
-#define JANSSON_ROOM 15
-#define PAD_OPEN "[\""
-#define PAD_CLOSE "\","
-#define PAD_END "]"
-#define EMPTY_STRING "\"\""
-
-/* A string value that is longer is read as an empty one: no value of that size means anything here,
- * and jansson would take several times its size for it. */
+/* A string value that is longer is read as an empty one: no value of that size means anything here.
+ * Keys are never cut: whether two are equal would be lost. */
 #define STRING_MAX ((size_t)64 * 1024)
 
-/* The next string, number or literal from *at on. */
-static bool next_token(tli_json_span value, size_t *at, tli_json_span *token) {
-    size_t begin = *at;
-    while (begin < value.len &&
-           (is_space((uint8_t)value.text[begin]) || is_punctuation(value.text[begin]))) {
-        begin++;
+/* Room for one token, unescaped. */
+typedef struct room {
+    char *bytes;
+    size_t n;
+} room;
+
+typedef struct builder {
+    tli_json_span text;
+    size_t at; /* next byte to look at */
+    room key, value;
+    const char *what;
+    tl_error *err;
+} builder;
+
+static tl_status no_memory(const builder *b) {
+    return tli_fail(b->err, TL_ERR_NOMEM, "%s: no memory for its JSON", b->what);
+}
+
+/* What is wrong with the token that ends at b->at. */
+static tl_status refuse_value(const builder *b, const char *reason) {
+    const uint64_t byte = b->text.at + b->at;
+    return tli_fail_at(b->err, TL_ERR_FORMAT, byte, "%s: %s before byte %llu", b->what, reason,
+                       (unsigned long long)byte);
+}
+
+static tl_status want_room(const builder *b, room *r, size_t n) {
+    if (r->bytes != NULL && n <= r->n) {
+        return TL_OK;
     }
-    if (begin == value.len) {
+    free(r->bytes); /* what is in it is not needed */
+    r->bytes = (char *)malloc(n);
+    r->n = n;
+    return r->bytes == NULL ? no_memory(b) : TL_OK;
+}
+
+/* The next string or scalar; b->at is behind it then. */
+static tli_json_span take_token(builder *b) {
+    const size_t begin = b->at;
+    b->at = skip_value(b->text.text, b->text.len, begin);
+    return subspan(b->text, begin, b->at);
+}
+
+/* The next byte that is no white space. */
+static char look(builder *b) {
+    b->at = skip_spaces(b->text.text, b->text.len, b->at);
+    return b->text.text[b->at];
+}
+
+static tl_status decode_token(const builder *b, tli_json_span token, room *r) {
+    TLI_TRY(want_room(b, r, token.len));
+    (void)tli_json_decode(token, r->bytes);
+    return TL_OK;
+}
+
+/* strtod in the C locale, whatever the program has set for itself; false without memory. */
+static bool read_real(const char *text, double *x) {
+    const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (c == (locale_t)0) {
         return false;
     }
-    *at = value.text[begin] == '"' ? skip_string(value.text, value.len, begin)
-                                   : skip_scalar(value.text, value.len, begin);
-    *token = subspan(value, begin, *at);
+    const locale_t before = uselocale(c);
+    *x = strtod(text, NULL);
+    (void)uselocale(before);
+    freelocale(c);
     return true;
 }
 
-/* `at` is the byte behind the token. Keys are never cut: whether two are equal would be lost. */
-static bool is_cut(tli_json_span value, tli_json_span token, size_t at) {
-    if (token.len <= STRING_MAX || token.text[0] != '"') {
-        return false;
-    }
-    const size_t next = skip_spaces(value.text, value.len, at);
-    const bool is_key = next < value.len && value.text[next] == ':';
-    return !is_key;
-}
-
-static size_t longest_token(tli_json_span value) {
-    size_t longest = 0;
-    size_t at = 0;
-    tli_json_span token = {0};
-    while (next_token(value, &at, &token)) {
-        if (token.len > longest && !is_cut(value, token, at)) {
-            longest = token.len;
+static tl_status build_number(const builder *b, const char *text, json_t **out) {
+    errno = 0;
+    if (strpbrk(text, ".eE") == NULL) {
+        const long long n = strtoll(text, NULL, 10);
+        if (errno == ERANGE) {
+            return refuse_value(b, "an integer out of the range of 64 bits");
         }
+        *out = json_integer(n);
+        return TL_OK;
     }
-    return longest;
+    double x = 0.0;
+    *out = read_real(text, &x) ? json_real(x) : NULL;
+    return isinf(x) ? refuse_value(b, "a number out of the range of a double") : TL_OK;
 }
 
-#define FEED_PARTS 5
-#define FEED_BODY 3 /* the part that is refilled until the text is used up */
-
-typedef struct feed {
-    const char *parts[FEED_PARTS]; /* NULL: that many letters */
-    size_t left[FEED_PARTS];
-    tli_json_span rest; /* of the text */
-    size_t n_cut;       /* strings that were */
-    bool is_at_cut;     /* rest starts with a string that goes in as an empty one */
-} feed;
-
-static void refill_body(feed *f) {
-    if (f->is_at_cut) {
-        f->parts[FEED_BODY] = EMPTY_STRING;
-        f->left[FEED_BODY] = strlen(EMPTY_STRING);
-        f->rest = subspan(f->rest, skip_string(f->rest.text, f->rest.len, 0), f->rest.len);
-        f->is_at_cut = false;
-        f->n_cut++;
-        return;
+/* Sets *out, to NULL when there is no memory. */
+static tl_status build_scalar(builder *b, json_t **out) {
+    const tli_json_span token = take_token(b);
+    const char first = token.text[0];
+    if (first == 't' || first == 'f' || first == 'n') {
+        *out = first == 'n' ? json_null() : json_boolean(first == 't');
+        return TL_OK;
     }
-    size_t at = 0;
-    size_t end = f->rest.len;
-    tli_json_span token = {0};
-    while (!f->is_at_cut && next_token(f->rest, &at, &token)) {
-        f->is_at_cut = is_cut(f->rest, token, at);
-        end = f->is_at_cut ? at - token.len : f->rest.len;
+    if (first == '"') {
+        const bool is_cut = token.len > STRING_MAX;
+        TLI_TRY(is_cut ? TL_OK : decode_token(b, token, &b->value));
+        *out = json_string_nocheck(is_cut ? "" : b->value.bytes);
+        return TL_OK;
     }
-    f->parts[FEED_BODY] = f->rest.text;
-    f->left[FEED_BODY] = end;
-    f->rest = subspan(f->rest, end, f->rest.len);
+    TLI_TRY(want_room(b, &b->value, token.len + 1));
+    memcpy(b->value.bytes, token.text, token.len);
+    b->value.bytes[token.len] = '\0';
+    return build_number(b, b->value.bytes, out);
 }
 
-static size_t feed_jansson(void *buffer, size_t n_room, void *data) {
-    feed *f = (feed *)data;
-    for (size_t i = 0; i < FEED_PARTS; i++) {
-        while (i == FEED_BODY && f->left[i] == 0 && f->rest.len > 0) {
-            refill_body(f);
-        }
-        const size_t n = f->left[i] < n_room ? f->left[i] : n_room;
-        if (n == 0) {
+/* The key and the colon in front of a member's value. */
+static tl_status take_key(builder *b, const json_t *object) {
+    (void)look(b);
+    TLI_TRY(decode_token(b, take_token(b), &b->key));
+    if (json_object_get(object, b->key.bytes) != NULL) {
+        return refuse_value(b, "a duplicate key");
+    }
+    (void)look(b);
+    b->at++;
+    return TL_OK;
+}
+
+/* A container, or whatever else stands there. */
+static tl_status begin_value(builder *b, json_t **out) {
+    const char c = look(b);
+    *out = NULL;
+    if (c == '{' || c == '[') {
+        b->at++;
+        *out = c == '{' ? json_object() : json_array();
+    } else {
+        TLI_TRY(build_scalar(b, out));
+    }
+    return *out == NULL ? no_memory(b) : TL_OK;
+}
+
+/* One value into the container, and *added is it, borrowed. */
+static tl_status add_value(builder *b, json_t *container, json_t **added) {
+    const bool is_member = json_is_object(container);
+    if (is_member) {
+        TLI_TRY(take_key(b, container));
+    }
+    TLI_TRY(begin_value(b, added));
+    const int failed = is_member ? json_object_set_new_nocheck(container, b->key.bytes, *added)
+                                 : json_array_append_new(container, *added);
+    return failed == 0 ? TL_OK : no_memory(b);
+}
+
+/* Fill the root and all that is in it, level by level. */
+static tl_status fill(builder *b, json_t *root) {
+    json_t *open[LEVELS_MAX];
+    size_t depth = 1;
+    open[0] = root;
+    while (depth > 0) {
+        json_t *added = NULL;
+        const char c = look(b);
+        b->at += c == ',' || c == '}' || c == ']' ? 1 : 0;
+        if (c == '}' || c == ']') {
+            depth--;
             continue;
         }
-        f->left[i] -= n;
-        if (f->parts[i] == NULL) {
-            memset(buffer, 'x', n);
-        } else {
-            memcpy(buffer, f->parts[i], n);
-            f->parts[i] += n;
+        TLI_TRY(add_value(b, open[depth - 1], &added));
+        if (json_is_object(added) || json_is_array(added)) {
+            TLI_ASSERT(depth < LEVELS_MAX);
+            open[depth++] = added;
         }
-        return n;
     }
-    return 0;
-}
-
-/* NULL without a word in *error: memory. *n_before is what jansson's positions count too much, or
- * SIZE_MAX when they tell nothing. */
-static json_t *load_padded(tli_json_span value, size_t n_pad, json_error_t *error,
-                           size_t *n_before) {
-    feed f = {.parts = {PAD_OPEN, NULL, PAD_CLOSE, NULL, PAD_END},
-              .left = {strlen(PAD_OPEN), n_pad, strlen(PAD_CLOSE), 0, strlen(PAD_END)},
-              .rest = value};
-    json_t *pair = json_load_callback(feed_jansson, &f, JSON_REJECT_DUPLICATES, error);
-    *n_before = f.n_cut > 0 ? SIZE_MAX : strlen(PAD_OPEN) + n_pad + strlen(PAD_CLOSE);
-    if (pair == NULL) {
-        return NULL;
-    }
-    json_t *loaded = NULL;
-    if (json_string_length(json_array_get(pair, 0)) == n_pad) {
-        loaded = json_incref(json_array_get(pair, 1));
-    }
-    json_decref(pair);
-    return loaded;
+    return TL_OK;
 }
 
 tl_status tli_json_load(json_t **out, tli_json_span value, const char *what, tl_error *err) {
-    json_error_t error;
-    memset(&error, 0, sizeof error);
-    const size_t longest = longest_token(value);
-    const bool fits = longest <= JANSSON_ROOM && value.len <= STRING_MAX;
-    size_t n_before = 0;
-    *out = fits
-               ? json_loadb(value.text, value.len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error)
-               : load_padded(value, longest, &error, &n_before);
-    if (*out != NULL) {
-        return TL_OK;
+    builder b = {.text = value, .what = what, .err = err};
+    json_t *root = NULL;
+    tl_status status = begin_value(&b, &root);
+    if (status == TL_OK && (json_is_object(root) || json_is_array(root))) {
+        status = fill(&b, root);
     }
-    const enum json_error_code code = json_error_code(&error);
-    const bool is_format = error.text[0] != '\0' && (code == json_error_duplicate_key ||
-                                                     code == json_error_numeric_overflow);
-    if (!is_format) {
-        return tli_fail(err, TL_ERR_NOMEM, "%s: no memory for its JSON", what);
+    free(b.key.bytes);
+    free(b.value.bytes);
+    if (status != TL_OK) {
+        json_decref(root);
+        root = NULL;
     }
-    /* jansson points behind the token. */
-    const size_t position = error.position < 0 ? 0 : (size_t)error.position;
-    const uint64_t at = value.at + (position > n_before ? position - n_before : 0);
-    return tli_fail_at(err, TL_ERR_FORMAT, at, "%s: %s before byte %llu", what, error.text,
-                       (unsigned long long)at);
+    *out = root;
+    return status;
 }
 
 /* Tell the error again with the member that it is in. */

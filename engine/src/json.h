@@ -1,10 +1,10 @@
-/* json.h: jansson behind the checks that it does not make.
+/* json.h: jansson's values, by a reader of our own.
  *
- * jansson swallows a NUL byte after a number, true, false or null, counts no nodes, tells nobody
- * when memory ran out inside a string and, on a header of 100 MB, takes gigabytes. So a scan of
- * our own goes over the bytes first and proves that they are JSON within the limits; jansson
- * then builds the values, of the whole text or of one member at a time, and is left to find
- * duplicate keys and numbers out of range. Whatever else fails in it is memory.
+ * jansson's parser swallows a NUL byte after a number, true, false or null, counts no nodes, writes
+ * past its buffer when memory runs out inside a token and, on a header of 100 MB, takes gigabytes.
+ * So a scan of our own goes over the bytes first and proves that they are JSON within the limits;
+ * then the values are built, of the whole text or of one member at a time, and duplicate keys and
+ * numbers out of range are found. Whatever else fails in that is memory.
  *
  * A node is a value (object, array, string, number, true, false, null); keys are not counted.
  * The outermost object is level 1.

@@ -381,6 +381,36 @@ static void refused_memory_is_nomem(void **state) {
     json_decref(wanted);
 }
 
+static void *small_pieces_only(size_t n) {
+    return n > 1024 ? NULL : malloc(n);
+}
+
+/* Where large pieces are refused and small ones are not, jansson's parser would go on with tokens
+ * cut short and write past its buffers, whatever the length of a token. */
+static void large_pieces_refused_are_nomem(void **state) {
+    (void)state;
+    static const size_t lengths[] = {14, 30, 62, 510, 1150, 2046, 4094, 60000};
+    json_set_alloc_funcs(small_pieces_only, free);
+    for (size_t i = 0; i < 2 * COUNT_OF(lengths); i++) {
+        const size_t n = lengths[i / 2];
+        blob b = {0};
+        tl_error err = fresh_error();
+        json_t *got = NULL;
+        blob_text(&b, i % 2 == 0 ? "{\"k\":\"" : "{\"");
+        for (size_t k = 6; k < n; k++) {
+            blob_text(&b, "q");
+        }
+        blob_text(&b, i % 2 == 0 ? "\\u0041\"}" : "\\u0041\":1}");
+        blob_fit(&b);
+        const tli_json_span span = {.text = (const char *)b.data, .len = b.n};
+        const tl_status status = tli_json_object(&got, span, &limits, "test", &err);
+        assert_int_equal(status, n < 1024 ? TL_OK : TL_ERR_NOMEM);
+        json_decref(got);
+        blob_clear(&b);
+    }
+    json_set_alloc_funcs(malloc, free);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sound_texts),
@@ -392,6 +422,7 @@ int main(void) {
         cmocka_unit_test(values_come_out_whole),
         cmocka_unit_test(giant_strings_are_cut),
         cmocka_unit_test(refused_memory_is_nomem),
+        cmocka_unit_test(large_pieces_refused_are_nomem),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
