@@ -4,6 +4,7 @@
  * given the files themselves (`fuzz.py export`). */
 #include "fuzz.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,6 +62,53 @@ void fuzz_folder_clear(fuzz_folder *folder) {
         free((void *)(uintptr_t)folder->views[i].bytes);
     }
     folder->n = 0;
+}
+
+void fuzz_folder_point(fuzz_folder *folder) {
+    for (size_t i = 0; i < folder->n; i++) {
+        folder->views[i].name = folder->names[i];
+    }
+}
+
+/* ------------------------------------------------------------------ on disk */
+
+void fuzz_file_write(const fuzz_case *f, const char *name, const uint8_t *bytes, size_t n,
+                     char path[FUZZ_PATH_MAX]) {
+    path[0] = '\0';
+    if (f->disk == NULL) {
+        return;
+    }
+    (void)snprintf(path, FUZZ_PATH_MAX, "%s/%s", f->disk, name);
+    FILE *file = fopen(path, "wb");
+    const bool is_written = file != NULL && (n == 0 || fwrite(bytes, 1, n, file) == n);
+    if (file == NULL || fclose(file) != 0 || !is_written) {
+        (void)fprintf(stderr, "fuzz: cannot write %s\n", path);
+        exit(70);
+    }
+}
+
+bool fuzz_folder_write(const fuzz_case *f, const fuzz_folder *folder) {
+    char path[FUZZ_PATH_MAX];
+    for (size_t i = 0; i < folder->n; i++) {
+        const char *name = folder->names[i];
+        if (strchr(name, '/') != NULL || name[0] == '\0' || strcmp(name, ".") == 0 ||
+            strcmp(name, "..") == 0) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < folder->n; i++) {
+        fuzz_file_write(f, folder->names[i], folder->views[i].bytes, folder->views[i].n_bytes,
+                        path);
+    }
+    return f->disk != NULL;
+}
+
+void fuzz_folder_remove(const fuzz_case *f, const fuzz_folder *folder) {
+    char path[FUZZ_PATH_MAX];
+    for (size_t i = 0; i < folder->n; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", f->disk, folder->names[i]);
+        (void)remove(path);
+    }
 }
 
 /* ------------------------------------------------------------------ mutation */

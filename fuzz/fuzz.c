@@ -14,6 +14,35 @@ void fuzz_run(fuzz_case *f, const fuzz_target *target, const uint8_t *data, size
     free(copy);
 }
 
+/* Read with one refusal; true while there was one. */
+static bool read_short(fuzz_case *f, const fuzz_target *target, const uint8_t *data, size_t n,
+                       size_t nth, bool is_for_good, tl_status plain) {
+    tl_error err = fuzz_error();
+    fuzz_memory_begin(nth, is_for_good);
+    const tl_status got = target->read(f->tl, data, n, &err);
+    const fuzz_memory memory = fuzz_memory_end();
+    fuzz_check_error(f, "read", got, &err, UINT64_MAX);
+    if (got != TL_ERR_NOMEM && (got != plain || memory.n_refused > 1)) {
+        (void)fuzz_wrong(f, "allocation %zu refused%s: %s instead of NOMEM", nth,
+                         is_for_good ? " with all behind it" : "", f->tl->status_name(got));
+    }
+    if (memory.left != 0) {
+        (void)fuzz_wrong(f, "allocation %zu refused: %zu bytes are left behind", nth, memory.left);
+    }
+    return memory.n_refused > 0;
+}
+
+void fuzz_run_short_of_memory(fuzz_case *f, const fuzz_target *target, const uint8_t *data,
+                              size_t n) {
+    uint8_t *copy = fuzz_copy(data, n);
+    const tl_status plain = target->read(f->tl, copy, n, NULL);
+    /* All of the first ones; then, since they repeat from tensor to tensor, ever fewer. */
+    for (size_t nth = 1; read_short(f, target, copy, n, nth, nth % 2 == 0, plain);) {
+        nth += nth < 48 ? 1 : nth / 16;
+    }
+    free(copy);
+}
+
 bool fuzz_wrong(fuzz_case *f, const char *fmt, ...) {
     va_list args;
     if (f->wrong[0] == '\0') {

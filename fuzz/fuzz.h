@@ -29,6 +29,7 @@ typedef struct fuzz_case {
     const host_api *second; /* written from the pages alone */
     char verdict[24];       /* "OK" or the name of a status, of `tl` */
     char wrong[512];        /* one sentence; "" when all is right */
+    const char *disk;       /* an empty folder to put files into; NULL: everything from memory */
 } fuzz_case;
 
 /* A small generator for mutators and for content that does not matter. */
@@ -41,6 +42,8 @@ typedef struct fuzz_target {
     void (*run)(fuzz_case *f, const uint8_t *data, size_t n);
     /* Change data [n] in place, of at most cap bytes; the new length. NULL: bytes alone. */
     size_t (*mutate)(uint8_t *data, size_t n, size_t cap, fuzz_rng *rng);
+    /* The engine's part alone: read the bytes once, free what came of them. NULL: no reader. */
+    tl_status (*read)(const host_api *tl, const uint8_t *data, size_t n, tl_error *err);
 } fuzz_target;
 
 extern const fuzz_target fuzz_safetensors, fuzz_index, fuzz_config, fuzz_checkpoint, fuzz_kv_import,
@@ -56,6 +59,11 @@ extern const host_api fuzz_second_api; /* the second implementation, its symbols
 
 /* Run a target on a heap copy of exactly n bytes. */
 void fuzz_run(fuzz_case *f, const fuzz_target *target, const uint8_t *data, size_t n);
+
+/* Refuse the engine's allocations one after the other while it reads the input: each refusal ends
+ * in NOMEM, or changes nothing. Only in the replay (memory.c). */
+void fuzz_run_short_of_memory(fuzz_case *f, const fuzz_target *target, const uint8_t *data,
+                              size_t n);
 
 /* Note what is wrong unless something is already. Always false. */
 bool fuzz_wrong(fuzz_case *f, const char *fmt, ...) FUZZ_FORMAT(2, 3);
@@ -94,6 +102,18 @@ uint8_t fuzz_u8(fuzz_tape *tape);
 uint32_t fuzz_u32(fuzz_tape *tape);
 uint64_t fuzz_u64(fuzz_tape *tape);
 bool fuzz_ended(const fuzz_tape *tape);
+
+/* ------------------------------------------------------------------ memory.c */
+
+typedef struct fuzz_memory {
+    size_t n_refused;
+    size_t peak, left; /* bytes of the engine, most and at the end */
+} fuzz_memory;
+
+/* From here on the engine's allocations are counted; the nth (0: none) is refused, alone or with
+ * all that follow. */
+void fuzz_memory_begin(size_t nth, bool is_for_good);
+fuzz_memory fuzz_memory_end(void);
 
 /* ------------------------------------------------------------------ compare.c */
 
@@ -147,6 +167,7 @@ extern const char *const fuzz_words_safetensors[],
 
 #define FUZZ_FILES_MAX 8
 #define FUZZ_NAME_MAX 80
+#define FUZZ_PATH_MAX 256
 
 /* A directory in one input: for each file its name, a NUL, a u32 (little-endian) length, its
  * bytes. The last length may be wrong; a name that stands twice counts once. */
@@ -161,6 +182,14 @@ void fuzz_folder_clear(fuzz_folder *folder);
 const tl_file_view *fuzz_folder_find(const fuzz_folder *folder, const char *name);
 /* Does the index name a file that is not there? */
 bool fuzz_lacks_shard(const fuzz_folder *folder);
+/* Give every view the name that stands in the folder, where it stands now. */
+void fuzz_folder_point(fuzz_folder *folder);
+/* Put the files into f->disk, for one call; false, and nothing, when a name can be no file's. */
+bool fuzz_folder_write(const fuzz_case *f, const fuzz_folder *folder);
+void fuzz_folder_remove(const fuzz_case *f, const fuzz_folder *folder);
+/* The same for one file; its path, or "" without a disk. */
+void fuzz_file_write(const fuzz_case *f, const char *name, const uint8_t *bytes, size_t n,
+                     char path[FUZZ_PATH_MAX]);
 size_t fuzz_mutate_folder(uint8_t *data, size_t n, size_t cap, fuzz_rng *rng);
 
 #endif

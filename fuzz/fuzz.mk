@@ -7,7 +7,7 @@ FUZZ_TARGETS := safetensors index config checkpoint kv_import kv_calls quant sam
 FUZZ_VARIANT := clang -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all \
   -fsanitize=fuzzer-no-link,address,undefined
 
-FUZZ_SRC := $(filter-out fuzz/libfuzzer.c fuzz/replay.c fuzz/limits.c,$(wildcard fuzz/*.c))
+FUZZ_SRC := $(filter-out fuzz/libfuzzer.c fuzz/replay.c,$(wildcard fuzz/*.c))
 FUZZ_OBJ := $(FUZZ_SRC:%.c=$(B)/obj/%.o)
 # What the judge's targets link: all of `ol` but its main, and no test of its own.
 FUZZ_JUDGE_OBJ := $(filter-out $(B)/obj/conformance/runner/main.o,$(JUDGE_OBJ)) $(B)/obj/conformance/host/load.o
@@ -29,7 +29,11 @@ $(SECOND_OBJ): $(B)/obj/second/%.o: $(B)/obj/second/raw/%.o $(B)/obj/second/symb
 	@mkdir -p $(@D)
 	$(quiet)objcopy --redefine-syms=$(B)/obj/second/symbols $< $@
 
-$(B)/bin/fuzz-replay: $(B)/obj/fuzz/replay.o $(FUZZ_OBJ) $(SECOND_OBJ) $(FUZZ_JUDGE_OBJ) $(B)/lib/libtl.a
+# The engine of the replay allocates through fuzz/memory.c.
+$(B)/obj/fuzz/libtl.a: $(B)/lib/libtl.a fuzz/fuzz.mk
+	$(quiet)objcopy $(foreach f,malloc calloc free,--redefine-sym $(f)=fuzz_$(f)) $< $@
+
+$(B)/bin/fuzz-replay: $(B)/obj/fuzz/replay.o $(FUZZ_OBJ) $(SECOND_OBJ) $(FUZZ_JUDGE_OBJ) $(B)/obj/fuzz/libtl.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(ld) -o $@ $^ $(FUZZ_LDLIBS)
 

@@ -28,6 +28,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 
@@ -138,37 +139,45 @@ def blame(stderr):
 
 
 def replay_files(command, target, paths):
-    """{path: Outcome}. A crash or a hang is the outcome of the file that it was at; the rest goes on behind it."""
+    """{path: Outcome}. A crash or a hang is the outcome of the file that it was at; the rest goes on behind it.
+
+    Files are also read from a disk: each time in a folder of its own, since a crash leaves things behind."""
     outcomes, left = {}, list(paths)
     while left:
-        try:
-            done = subprocess.run([*command, target, *left], cwd=ROOT, capture_output=True, text=True, errors="replace",
-                                  env={**os.environ, **ENV}, timeout=HANG_S * (10 if "valgrind" in command[0] else 1),
-                                  check=False)
-            out, err, status = done.stdout, done.stderr, done.returncode
-        except subprocess.TimeoutExpired as late:
-            out, err, status = ((late.stdout or b"").decode("utf-8", "replace"), "", 124)
-        at = None
-        for line in out.splitlines():
-            if line.startswith("> "):
-                at = line[2:]
-            else:
-                parts = line.split("\t")
-                if len(parts) == 3:
-                    outcomes[parts[1]], at = Outcome(parts[0], parts[2]), None
-        if status in (2, 70):
-            fail(f"{' '.join(command)}: {err.strip()}")
-        if at is None:
-            # The end: leaks are found there, and belong to no file.
-            if status not in (0, 1):
-                outcomes[left[-1]] = Outcome("crash", f"at the end, status {status}: {blame(err)}")
-            if any(path not in outcomes for path in left):
-                fail(f"{target}: the replay ended early: {err.strip()[-300:]}")
-            break
-        what = "hangs" if status == 124 else f"ends with {status}: {blame(err)}"
-        outcomes[at] = Outcome("hang" if status == 124 else "crash", what)
-        left = left[left.index(at) + 1:]
+        with tempfile.TemporaryDirectory(prefix="ol-fuzz-") as disk:
+            left = replay_some([*command, "--disk", disk], target, left, outcomes)
     return outcomes
+
+
+def replay_some(command, target, left, outcomes):
+    """Until a crash or the end; what is left after it."""
+    try:
+        done = subprocess.run([*command, target, *left], cwd=ROOT, capture_output=True, text=True, errors="replace",
+                              env={**os.environ, **ENV}, timeout=HANG_S * (10 if "valgrind" in command[0] else 1),
+                              check=False)
+        out, err, status = done.stdout, done.stderr, done.returncode
+    except subprocess.TimeoutExpired as late:
+        out, err, status = ((late.stdout or b"").decode("utf-8", "replace"), "", 124)
+    at = None
+    for line in out.splitlines():
+        if line.startswith("> "):
+            at = line[2:]
+        else:
+            parts = line.split("\t")
+            if len(parts) == 3:
+                outcomes[parts[1]], at = Outcome(parts[0], parts[2]), None
+    if status in (2, 70):
+        fail(f"{' '.join(command)}: {err.strip()}")
+    if at is None:
+        # The end: leaks are found there, and belong to no file.
+        if status not in (0, 1):
+            outcomes[left[-1]] = Outcome("crash", f"at the end, status {status}: {blame(err)}")
+        if any(path not in outcomes for path in left):
+            fail(f"{target}: the replay ended early: {err.strip()[-300:]}")
+        return []
+    what = "hangs" if status == 124 else f"ends with {status}: {blame(err)}"
+    outcomes[at] = Outcome("hang" if status == 124 else "crash", what)
+    return left[left.index(at) + 1:]
 
 
 def replay_target(command, target, manifest):
@@ -192,7 +201,8 @@ def replay_target(command, target, manifest):
 
 def replay(options):
     variant = options.variant or ("release" if options.lib else "asan")
-    command = [replay_program(variant)] + (["--lib", options.lib] if options.lib else [])
+    # Another library's allocations are its own; Valgrind would take minutes for each of them.
+    command = [replay_program(variant)] + (["--lib", options.lib] if options.lib else ["--refuse"])
     runs = [(variant, command)]
     if options.valgrind:
         runs.append(("valgrind", ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", replay_program("valgrind")]))
@@ -377,7 +387,7 @@ def merge_one(target):
     work = os.path.join(BUILD, "work", target)
     os.makedirs(work, exist_ok=True)
     sources = [os.path.join(CORPUS, target), start_folder(target), work]
-    done = subprocess.run([os.path.join(BUILD, "bin", f"fuzz-{target}"), "-merge=1", f"-max_len={FOUND_BYTES_MAX}", *LIBFUZZER,
+    done = subprocess.run([os.path.join(BUILD, "bin", f"fuzz-{target}"), "-set_cover_merge=1", f"-max_len={FOUND_BYTES_MAX}", *LIBFUZZER,
                            out, *sources], cwd=ROOT, capture_output=True, text=True, errors="replace",
                           env={**os.environ, **ENV}, stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
@@ -515,14 +525,13 @@ def package(options):
 def cover(_options):
     """Lines and branches of the parser files that the corpora alone reach."""
     made = os.path.join(ROOT, "build", "fuzzcov")
-    subprocess.run(["make", "-s", "-j2", "VARIANT=fuzzcov", "variant-fuzzcov=gcc -O0 -g --coverage -DNDEBUG",
-                    "build/fuzzcov/bin/fuzz-replay"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    make("VARIANT=fuzzcov", "variant-fuzzcov=gcc -O0 -g --coverage -DNDEBUG", "build/fuzzcov/bin/fuzz-replay")
     for folder, _, files in os.walk(made):
         for name in files:
             if name.endswith(".gcda"):
                 os.unlink(os.path.join(folder, name))
     for target in TARGETS:
-        replay_files([os.path.join(made, "bin", "fuzz-replay")], target,
+        replay_files([os.path.join(made, "bin", "fuzz-replay"), "--refuse"], target,
                      [os.path.join("fuzz", "corpus", target, n) for n in names(target)])
     report = subprocess.run(["gcovr", "-r", ROOT, "--object-directory", os.path.join(made, "obj", "engine"), "--filter", "engine/src/",
                              "--exclude-unreachable-branches", "--json-summary", "-", os.path.join(made, "obj", "engine")],

@@ -5,21 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool pools_new(pools *p, fuzz_case *f, fuzz_tape *tape) {
+tl_kv_cfg pools_shape(fuzz_tape *tape) {
     const uint8_t options = fuzz_u8(tape);
+    tl_kv_cfg cfg = {.dtype = TL_KV_DTYPE_F16 + (options >> 7),
+                     .format = TL_KV_FORMAT_V1 + ((options >> 6) & 1),
+                     .prefix_cache = (options & 1) == 0 ? TL_PREFIX_CACHE_ON : TL_PREFIX_CACHE_OFF,
+                     .model_tag = (options & 2) == 0 ? 0 : UINT64_C(0x0123456789abcdef)};
+    cfg.n_blocks = fuzz_u8(tape) % POOL_BLOCKS_MAX;
+    cfg.block_tokens = fuzz_u8(tape) % 5;
+    cfg.n_layers = fuzz_u8(tape) % 3;
+    cfg.n_kv_heads = fuzz_u8(tape) % 3;
+    cfg.head_dim = fuzz_u8(tape) % 5;
+    return cfg;
+}
+
+bool pools_new(pools *p, fuzz_case *f, fuzz_tape *tape) {
     tl_error err = fuzz_error();
     memset(p, 0, sizeof *p);
     p->f = f;
-    p->cfg =
-        (tl_kv_cfg){.n_blocks = fuzz_u8(tape) % POOL_BLOCKS_MAX,
-                    .block_tokens = fuzz_u8(tape) % 5,
-                    .n_layers = fuzz_u8(tape) % 3,
-                    .n_kv_heads = fuzz_u8(tape) % 3,
-                    .head_dim = fuzz_u8(tape) % 5,
-                    .dtype = TL_KV_DTYPE_F16 + (options >> 7),
-                    .format = TL_KV_FORMAT_V1 + ((options >> 6) & 1),
-                    .prefix_cache = (options & 1) == 0 ? TL_PREFIX_CACHE_ON : TL_PREFIX_CACHE_OFF,
-                    .model_tag = (options & 2) == 0 ? 0 : UINT64_C(0x0123456789abcdef)};
+    p->cfg = pools_shape(tape);
     const tl_status got = f->tl->kv_pool_new(&p->a, &p->cfg, &err);
     fuzz_check_error(f, "kv_pool_new", got, &err, 0);
     return fuzz_agree(f, "kv_pool_new", got, f->second->kv_pool_new(&p->b, &p->cfg, &err));

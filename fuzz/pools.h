@@ -24,7 +24,9 @@ typedef struct pools {
     bool was_full; /* the limit of references was tried, once is enough */
 } pools;
 
-/* A small shape from the tape; false when the two do not agree that it is one. */
+/* A small shape from the tape. */
+tl_kv_cfg pools_shape(fuzz_tape *tape);
+/* Two pools of such a shape; false when the two do not agree that it is one. */
 bool pools_new(pools *p, fuzz_case *f, fuzz_tape *tape);
 void pools_free(pools *p);
 

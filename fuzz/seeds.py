@@ -215,9 +215,11 @@ def index_rules():
     yield "names", "OK", "any-base-name", folder({INDEX: json.dumps({"weight_map": {"a": "x y.safetensors"}}),
                                                   "x y.safetensors": st({"a": entry("U8", [0], 0, 0)})})
     for name, file in [("slash", "d/x.safetensors"), ("backslash", "d\\x.safetensors"), ("up", "../x.safetensors"),
-                       ("up-inside", "x..safetensors"), ("absolute", "/x.safetensors"), ("ending", "x.bin"), ("empty", ""),
-                       ("ending-cut", "xsafetensors"), ("ending-case", "x.SAFETENSORS")]:
-        yield "names", "FORMAT", name, folder({INDEX: json.dumps({"weight_map": {"a": file}}),
+                       ("absolute", "/x.safetensors"), ("ending", "x.bin"), ("empty", ""),
+                       ("ending-cut", "xsafetensors"), ("ending-case", "x.SAFETENSORS"), ("up-inside", "x..safetensors"),
+                       ("ending-alone", ".safetensors")]:
+        verdict = "OK" if name in ("up-inside", "ending-alone") else "FORMAT"
+        yield "names", verdict, name, folder({INDEX: json.dumps({"weight_map": {"a": file}}),
                                               file: st({"a": entry("U8", [0], 0, 0)})})
     yield "files", "IO", "shard-missing", made(files={SHARD_A: a})
     yield "files", "FORMAT", "shard-broken", made(files={SHARD_A: a, SHARD_B: b[:-1]})

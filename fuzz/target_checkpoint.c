@@ -23,13 +23,6 @@ static uint64_t bytes_of(const fuzz_folder *folder) {
     return n;
 }
 
-/* The names are in the folder itself, so the views are pointed at them where it stands. */
-static void point_names(fuzz_folder *folder) {
-    for (size_t i = 0; i < folder->n; i++) {
-        folder->views[i].name = folder->names[i];
-    }
-}
-
 /* ------------------------------------------------------------------ the checkpoint */
 
 static void compare_tensor(fuzz_case *f, const tl_checkpoint *a, const tl_checkpoint *b,
@@ -78,12 +71,64 @@ static void compare_checkpoints(fuzz_case *f, const tl_checkpoint *a, const tl_c
     }
 }
 
+/* The same directory on a disk, mapped and copied. */
+static void check_index_disk(fuzz_case *f, const fuzz_folder *folder, tl_status status) {
+    if (!fuzz_folder_write(f, folder)) {
+        return;
+    }
+    for (int mode = TL_WEIGHTS_MAP; mode <= TL_WEIGHTS_COPY; mode++) {
+        tl_checkpoint *ckpt = NULL;
+        tl_error err = fuzz_error();
+        const tl_status got = f->tl->checkpoint_open(&ckpt, f->disk, (tl_weights_mode)mode, &err);
+        fuzz_check_error(f, "checkpoint_open", got, &err, bytes_of(folder));
+        if (got != status) {
+            (void)fuzz_wrong(f, "checkpoint_open: %s, from memory it is %s",
+                             f->tl->status_name(got), f->tl->status_name(status));
+        }
+        f->tl->checkpoint_free(ckpt);
+    }
+    fuzz_folder_remove(f, folder);
+}
+
+static void check_misuse(fuzz_case *f, const fuzz_folder *folder) {
+    const host_api *tl = f->tl;
+    const tl_file_view nameless = {NULL, (const uint8_t *)"", 0};
+    tl_checkpoint *ckpt = NULL;
+    tl_qlinear q;
+    float x = 0.0f;
+    const bool good = tl->checkpoint_view(NULL, folder->views, folder->n, NULL) == TL_ERR_INVALID &&
+                      tl->checkpoint_view(&ckpt, NULL, 1, NULL) == TL_ERR_INVALID &&
+                      tl->checkpoint_view(&ckpt, &nameless, 1, NULL) == TL_ERR_INVALID &&
+                      tl->checkpoint_open(NULL, ".", TL_WEIGHTS_MAP, NULL) == TL_ERR_INVALID &&
+                      tl->checkpoint_open(&ckpt, NULL, TL_WEIGHTS_MAP, NULL) == TL_ERR_INVALID &&
+                      tl->checkpoint_open(&ckpt, ".", (tl_weights_mode)7, NULL) == TL_ERR_INVALID &&
+                      tl->checkpoint_f32(NULL, "a", NULL, 0, &x, 1, NULL) == TL_ERR_INVALID &&
+                      tl->checkpoint_q4(NULL, "a", 2, 2, 2, &q, NULL) == TL_ERR_INVALID &&
+                      tl->checkpoint_count(NULL) == 0 && tl->checkpoint_at(NULL, 0) == NULL &&
+                      tl->checkpoint_find(NULL, "a") == NULL &&
+                      tl->checkpoint_metadata(NULL, "a") == NULL;
+    tl->checkpoint_free(NULL);
+    if (!good) {
+        (void)fuzz_wrong(f, "an argument that is NULL is not INVALID");
+    }
+}
+
+static tl_status read_index(const host_api *tl, const uint8_t *data, size_t n, tl_error *err) {
+    fuzz_folder folder = fuzz_folder_read(data, n);
+    tl_checkpoint *ckpt = NULL;
+    fuzz_folder_point(&folder);
+    const tl_status status = tl->checkpoint_view(&ckpt, folder.views, folder.n, err);
+    tl->checkpoint_free(ckpt);
+    fuzz_folder_clear(&folder);
+    return status;
+}
+
 static void run_index(fuzz_case *f, const uint8_t *data, size_t n) {
     fuzz_folder folder = fuzz_folder_read(data, n);
     tl_checkpoint *a = (tl_checkpoint *)(uintptr_t)data; /* a refusal must clear it */
     tl_checkpoint *b = NULL;
     tl_error err = fuzz_error();
-    point_names(&folder);
+    fuzz_folder_point(&folder);
     const tl_status got = f->tl->checkpoint_view(&a, folder.views, folder.n, &err);
     fuzz_check_error(f, "checkpoint_view", got, &err, bytes_of(&folder));
     const tl_status want = f->second->checkpoint_view(&b, folder.views, folder.n, &err);
@@ -91,6 +136,8 @@ static void run_index(fuzz_case *f, const uint8_t *data, size_t n) {
         (void)fuzz_wrong(f, "checkpoint_view: refused, and *out is not NULL");
         a = NULL;
     }
+    check_index_disk(f, &folder, got);
+    check_misuse(f, &folder);
     const unsigned right = fuzz_lacks_shard(&folder) ? 1u << TL_ERR_IO | 1u << TL_ERR_FORMAT : 0;
     if (fuzz_agree_within(f, "checkpoint_view", got, want, right)) {
         compare_checkpoints(f, a, b);
@@ -170,13 +217,45 @@ static tl_status load_by_parts(fuzz_case *f, const fuzz_folder *folder, const tl
     return status;
 }
 
+/* The same directory on a disk. */
+static void check_model_disk(fuzz_case *f, const fuzz_folder *folder, const tl_quant_cfg *quant,
+                             tl_status status) {
+    if (!fuzz_folder_write(f, folder)) {
+        return;
+    }
+    for (int mode = TL_WEIGHTS_MAP; mode <= TL_WEIGHTS_COPY; mode++) {
+        const tl_model_load_cfg load = {.weights = (tl_weights_mode)mode, .quant = *quant};
+        tl_model *model = NULL;
+        tl_error err = fuzz_error();
+        const tl_status got = f->tl->model_load(&model, f->disk, &load, &err);
+        fuzz_check_error(f, "model_load", got, &err, bytes_of(folder));
+        if (got != status) {
+            (void)fuzz_wrong(f, "model_load: %s, from memory it is %s", f->tl->status_name(got),
+                             f->tl->status_name(status));
+        }
+        f->tl->model_free(model);
+    }
+    fuzz_folder_remove(f, folder);
+}
+
+static tl_status read_model(const host_api *tl, const uint8_t *data, size_t n, tl_error *err) {
+    fuzz_folder folder = fuzz_folder_read(data, n);
+    const tl_model_load_cfg load = {.quant = {.int4_group = take_option(&folder)}};
+    tl_model *model = NULL;
+    fuzz_folder_point(&folder);
+    const tl_status status = tl->model_view(&model, folder.views, folder.n, &load, err);
+    tl->model_free(model);
+    fuzz_folder_clear(&folder);
+    return status;
+}
+
 static void run_checkpoint(fuzz_case *f, const uint8_t *data, size_t n) {
     fuzz_folder folder = fuzz_folder_read(data, n);
     const tl_model_load_cfg load = {.quant = {.int4_group = take_option(&folder)}};
     tl_model *a = (tl_model *)(uintptr_t)data; /* a refusal must clear it */
     tl_model *b = NULL;
     tl_error err = fuzz_error();
-    point_names(&folder);
+    fuzz_folder_point(&folder);
     const tl_status got = f->tl->model_view(&a, folder.views, folder.n, &load, &err);
     fuzz_check_error(f, "model_view", got, &err, bytes_of(&folder));
     const tl_status want = f->second->model_view(&b, folder.views, folder.n, &load, &err);
@@ -194,10 +273,13 @@ static void run_checkpoint(fuzz_case *f, const uint8_t *data, size_t n) {
         (void)fuzz_wrong(f, "model_view: %s, its three calls say %s", f->tl->status_name(got),
                          f->tl->status_name(parts));
     }
+    check_model_disk(f, &folder, &load.quant, got);
     f->tl->model_free(a);
     f->second->model_free(b);
     fuzz_folder_clear(&folder);
 }
 
-const fuzz_target fuzz_index = {"index", run_index, fuzz_mutate_folder};
-const fuzz_target fuzz_checkpoint = {"checkpoint", run_checkpoint, fuzz_mutate_folder};
+const fuzz_target fuzz_index = {
+    .name = "index", .run = run_index, .mutate = fuzz_mutate_folder, .read = read_index};
+const fuzz_target fuzz_checkpoint = {
+    .name = "checkpoint", .run = run_checkpoint, .mutate = fuzz_mutate_folder, .read = read_model};

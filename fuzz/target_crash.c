@@ -24,4 +24,4 @@ static void run(fuzz_case *f, const uint8_t *data, size_t n) {
     free(text);
 }
 
-const fuzz_target fuzz_crash = {"crash", run, NULL};
+const fuzz_target fuzz_crash = {.name = "crash", .run = run};

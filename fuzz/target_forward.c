@@ -370,4 +370,4 @@ static void run(fuzz_case *f, const uint8_t *data, size_t n) {
     pools_free(&s.p);
 }
 
-const fuzz_target fuzz_forward = {"forward", run, NULL};
+const fuzz_target fuzz_forward = {.name = "forward", .run = run};

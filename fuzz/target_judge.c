@@ -106,7 +106,7 @@ static size_t mutate_golden(uint8_t *data, size_t n, size_t cap, fuzz_rng *rng) 
     return text.n;
 }
 
-const fuzz_target fuzz_golden = {"golden", run_golden, mutate_golden};
+const fuzz_target fuzz_golden = {.name = "golden", .run = run_golden, .mutate = mutate_golden};
 
 /* ------------------------------------------------------------------ frames */
 
@@ -195,7 +195,7 @@ static size_t mutate_frames(uint8_t *data, size_t n, size_t cap, fuzz_rng *rng) 
     return text.n + 4;
 }
 
-const fuzz_target fuzz_frames = {"frames", run_frames, mutate_frames};
+const fuzz_target fuzz_frames = {.name = "frames", .run = run_frames, .mutate = mutate_frames};
 
 /* ------------------------------------------------------------------ log and reports */
 
@@ -315,4 +315,4 @@ static void run_log(fuzz_case *f, const uint8_t *data, size_t n) {
     free(run);
 }
 
-const fuzz_target fuzz_log = {"log", run_log, NULL};
+const fuzz_target fuzz_log = {.name = "log", .run = run_log};

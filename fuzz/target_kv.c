@@ -28,7 +28,7 @@ static void run_calls(fuzz_case *f, const uint8_t *data, size_t n) {
     pools_free(&p);
 }
 
-const fuzz_target fuzz_kv_calls = {"kv_calls", run_calls, NULL};
+const fuzz_target fuzz_kv_calls = {.name = "kv_calls", .run = run_calls};
 
 /* ------------------------------------------------------------------ envelopes */
 
@@ -97,6 +97,23 @@ static void run_import(fuzz_case *f, const uint8_t *data, size_t n) {
         pools_compare(&p);
     }
     pools_free(&p);
+}
+
+/* The envelope alone, into a pool of its shape. */
+static tl_status read_import(const host_api *tl, const uint8_t *data, size_t n, tl_error *err) {
+    const size_t calls = n < 8 ? 0 : 4 * (size_t)(data[7] % (ENVELOPE_CALLS_MAX + 1));
+    const size_t at = calls + 8 < n ? calls + 8 : n;
+    fuzz_tape tape = {.data = data, .n = n};
+    uint32_t ids[POOL_BLOCKS_MAX];
+    size_t n_ids = 0;
+    tl_kv_pool *pool = NULL;
+    const tl_kv_cfg cfg = pools_shape(&tape);
+    tl_status status = tl->kv_pool_new(&pool, &cfg, err);
+    if (status == TL_OK) {
+        status = tl->kv_pool_import(pool, data + at, n - at, ids, POOL_BLOCKS_MAX, &n_ids, err);
+    }
+    tl->kv_pool_free(pool);
+    return status;
 }
 
 /* ------------------------------------------------------------------ changing envelopes */
@@ -202,4 +219,5 @@ static size_t mutate_import(uint8_t *data, size_t n, size_t cap, fuzz_rng *rng) 
     return n;
 }
 
-const fuzz_target fuzz_kv_import = {"kv_import", run_import, mutate_import};
+const fuzz_target fuzz_kv_import = {
+    .name = "kv_import", .run = run_import, .mutate = mutate_import, .read = read_import};

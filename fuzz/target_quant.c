@@ -209,4 +209,4 @@ static void run(fuzz_case *f, const uint8_t *data, size_t n) {
     }
 }
 
-const fuzz_target fuzz_quant = {"quant", run, NULL};
+const fuzz_target fuzz_quant = {.name = "quant", .run = run};

@@ -224,6 +224,69 @@ static void compare_views(fuzz_case *f, const tl_layout *layout, const uint8_t *
     f->second->safetensors_free(b);
 }
 
+/* ------------------------------------------------------------------ the same from a file */
+
+static void check_disk(fuzz_case *f, const uint8_t *data, size_t n, tl_status status,
+                       const tl_layout *layout) {
+    char path[FUZZ_PATH_MAX];
+    tl_safetensors *st = (tl_safetensors *)(uintptr_t)data; /* a refusal must clear it */
+    tl_error err = fuzz_error();
+    fuzz_file_write(f, "a.safetensors", data, n, path);
+    if (path[0] == '\0') {
+        return;
+    }
+    /* Mapped or copied, as the length has it; what is mapped stays when the name goes. */
+    const tl_weights_mode mode = n % 2 == 0 ? TL_WEIGHTS_MAP : TL_WEIGHTS_COPY;
+    const tl_status got = f->tl->safetensors_open(&st, path, mode, &err);
+    (void)remove(path);
+    fuzz_check_error(f, "safetensors_open", got, &err, n);
+    if (got != status || (got != TL_OK && st != NULL)) {
+        (void)fuzz_wrong(f, "safetensors_open: %s, from memory it is %s", f->tl->status_name(got),
+                         f->tl->status_name(status));
+        return;
+    }
+    const tl_layout *opened = got == TL_OK ? f->tl->safetensors_layout(st) : NULL;
+    for (size_t i = 0; got == TL_OK && i < f->tl->layout_count(layout); i++) {
+        if (!fuzz_same_tensor(f->tl->layout_at(layout, i), f->tl->layout_at(opened, i))) {
+            (void)fuzz_wrong(f, "safetensors_open: tensor %zu is another one", i);
+        }
+    }
+    f->tl->safetensors_free(st);
+}
+
+/* What base.h says of arguments that are NULL: INVALID, or nothing there. */
+static void check_misuse(fuzz_case *f, const uint8_t *data, size_t n) {
+    const host_api *tl = f->tl;
+    tl_layout *layout = NULL;
+    tl_safetensors *st = NULL;
+    tl_qlinear q;
+    float x = 0.0f;
+    const bool good = tl->layout_parse(NULL, data, n, NULL) == TL_ERR_INVALID &&
+                      tl->layout_parse(&layout, NULL, 1, NULL) == TL_ERR_INVALID &&
+                      tl->safetensors_view(NULL, data, n, NULL) == TL_ERR_INVALID &&
+                      tl->safetensors_view(&st, NULL, 1, NULL) == TL_ERR_INVALID &&
+                      tl->safetensors_open(NULL, "a", TL_WEIGHTS_MAP, NULL) == TL_ERR_INVALID &&
+                      tl->safetensors_open(&st, NULL, TL_WEIGHTS_MAP, NULL) == TL_ERR_INVALID &&
+                      tl->safetensors_f32(NULL, "a", NULL, 0, &x, 1, NULL) == TL_ERR_INVALID &&
+                      tl->safetensors_q4(NULL, "a", 2, 2, 2, &q, NULL) == TL_ERR_INVALID &&
+                      tl->layout_count(NULL) == 0 && tl->layout_at(NULL, 0) == NULL &&
+                      tl->layout_find(NULL, "a") == NULL && tl->layout_data_start(NULL) == 0 &&
+                      tl->layout_metadata(NULL, "a") == NULL &&
+                      tl->safetensors_layout(NULL) == NULL;
+    tl->layout_free(NULL);
+    tl->safetensors_free(NULL);
+    if (!good) {
+        (void)fuzz_wrong(f, "an argument that is NULL is not INVALID");
+    }
+}
+
+static tl_status read_once(const host_api *tl, const uint8_t *data, size_t n, tl_error *err) {
+    tl_safetensors *st = NULL;
+    const tl_status status = tl->safetensors_view(&st, data, n, err);
+    tl->safetensors_free(st);
+    return status;
+}
+
 static void run(fuzz_case *f, const uint8_t *data, size_t n) {
     tl_layout *a = (tl_layout *)(uintptr_t)data; /* no layout: a refusal must clear it */
     tl_layout *b = NULL;
@@ -232,6 +295,8 @@ static void run(fuzz_case *f, const uint8_t *data, size_t n) {
     const tl_status got = f->tl->layout_parse(&a, data, n, &err);
     fuzz_check_error(f, "layout_parse", got, &err, n);
     const tl_status want = f->second->layout_parse(&b, data, n, &err);
+    check_disk(f, data, n, got, a);
+    check_misuse(f, data, n);
     if (got != TL_OK && a != NULL) {
         (void)fuzz_wrong(f, "layout_parse: refused, and *out is not NULL");
         a = NULL;
@@ -248,4 +313,5 @@ static void run(fuzz_case *f, const uint8_t *data, size_t n) {
     f->second->layout_free(b);
 }
 
-const fuzz_target fuzz_safetensors = {"safetensors", run, fuzz_mutate_safetensors};
+const fuzz_target fuzz_safetensors = {
+    .name = "safetensors", .run = run, .mutate = fuzz_mutate_safetensors, .read = read_once};

@@ -141,4 +141,4 @@ static void run(fuzz_case *f, const uint8_t *data, size_t n) {
     free(q.output);
 }
 
-const fuzz_target fuzz_sampler = {"sampler", run, NULL};
+const fuzz_target fuzz_sampler = {.name = "sampler", .run = run};
