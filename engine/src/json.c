@@ -609,10 +609,11 @@ static tl_status no_memory(const builder *b) {
 }
 
 /* What is wrong with the token that ends at b->at. */
-static tl_status refuse_value(const builder *b, const char *reason) {
+static tl_status refuse_value(const builder *b, tli_json_span token, const char *reason) {
     const uint64_t byte = b->text.at + b->at;
-    return tli_fail_at(b->err, TL_ERR_FORMAT, byte, "%s: %s before byte %llu", b->what, reason,
-                       (unsigned long long)byte);
+    const int shown = token.len < KEY_SHOWN ? (int)token.len : KEY_SHOWN;
+    return tli_fail_at(b->err, TL_ERR_FORMAT, byte, "%s: %s, %.*s, before byte %llu", b->what,
+                       reason, shown, token.text, (unsigned long long)byte);
 }
 
 static tl_status want_room(const builder *b, room *r, size_t n) {
@@ -657,19 +658,21 @@ static bool read_real(const char *text, double *x) {
     return true;
 }
 
-static tl_status build_number(const builder *b, const char *text, json_t **out) {
+static tl_status build_number(builder *b, tli_json_span token, json_t **out) {
+    TLI_TRY(want_room(b, &b->value, token.len + 1));
+    char *text = b->value.bytes;
+    memcpy(text, token.text, token.len);
+    text[token.len] = '\0';
     errno = 0;
     if (strpbrk(text, ".eE") == NULL) {
         const long long n = strtoll(text, NULL, 10);
-        if (errno == ERANGE) {
-            return refuse_value(b, "an integer out of the range of 64 bits");
-        }
-        *out = json_integer(n);
-        return TL_OK;
+        const bool fits = errno != ERANGE;
+        *out = fits ? json_integer(n) : NULL;
+        return fits ? TL_OK : refuse_value(b, token, "an integer past 64 bits");
     }
     double x = 0.0;
     *out = read_real(text, &x) ? json_real(x) : NULL;
-    return isinf(x) ? refuse_value(b, "a number out of the range of a double") : TL_OK;
+    return isinf(x) ? refuse_value(b, token, "a number past the range of a double") : TL_OK;
 }
 
 /* Sets *out, to NULL when there is no memory. */
@@ -686,18 +689,16 @@ static tl_status build_scalar(builder *b, json_t **out) {
         *out = json_string_nocheck(is_cut ? "" : b->value.bytes);
         return TL_OK;
     }
-    TLI_TRY(want_room(b, &b->value, token.len + 1));
-    memcpy(b->value.bytes, token.text, token.len);
-    b->value.bytes[token.len] = '\0';
-    return build_number(b, b->value.bytes, out);
+    return build_number(b, token, out);
 }
 
 /* The key and the colon in front of a member's value. */
 static tl_status take_key(builder *b, const json_t *object) {
     (void)look(b);
-    TLI_TRY(decode_token(b, take_token(b), &b->key));
+    const tli_json_span key = take_token(b);
+    TLI_TRY(decode_token(b, key, &b->key));
     if (json_object_get(object, b->key.bytes) != NULL) {
-        return refuse_value(b, "a duplicate key");
+        return refuse_value(b, key, "a duplicate key");
     }
     (void)look(b);
     b->at++;
