@@ -270,6 +270,7 @@ static bool start_child(ol_test *t, const char *locale) {
                                  engine->read_dir[0] == '\0' ? NULL : engine->read_dir},
                     .sanitized = engine->sanitized,
                     .may_exec = engine->may_exec,
+                    .unfiltered = engine->interactive,
                     .wide_reads = engine->kind == OL_ENGINE_TESTEE || engine->may_exec};
     ol_format(t->dir, sizeof t->dir, "%s/w%d-%02zu-%u", setup->paths.run_dir, (int)getpid(),
               t->index + 1, t->n_starts);

@@ -27,7 +27,7 @@ static void show_progress(void *ctx, const ol_run *run, const json_t *record, si
 static void show_tick(void *ctx, const ol_run *run, size_t n_done, size_t n_running,
                       const char *running) {
     const screen *s = ctx;
-    if (s->is_on && s->is_tty && n_running > 0) {
+    if (s->is_on && s->is_tty && n_running > 0 && !run->setup.engine.interactive) {
         (void)printf("\r\033[K[%2zu/%zu] running: %s%s", n_done, run->n_selected, running,
                      n_running > 1 ? " and more" : "");
         (void)fflush(stdout);

@@ -245,6 +245,7 @@ static bool add_wrap(ol_engine *engine, const char *wrap, ol_fault *fault) {
         }
         at += n;
         at += quote != '\0' && *at == quote ? 1 : 0;
+        engine->n_wrap++;
     }
     return true;
 }

@@ -30,7 +30,8 @@ typedef struct ol_engine {
     char *argv[OL_ENGINE_ARGS_MAX + 1]; /* NULL-ended; malloc'ed */
     bool sanitized;      /* host or engine holds a sanitizer's runtime: limits are laid wider */
     bool may_exec;       /* --testee and --wrap: the filter lets execve pass */
-    bool interactive;    /* --wrap with --case at a terminal: no capture, no clock */
+    bool interactive;    /* --wrap with --case at a terminal: no capture, no clock, no walls */
+    size_t n_wrap;       /* words of argv that are --wrap's */
     char read_dir[4096]; /* a folder that the child may read besides; "" for none */
     /* what it said of itself, filled by the probe */
     char name[128];

@@ -70,7 +70,9 @@ void ol_text_begin(const ol_run *run, FILE *to) {
                       setup->sources[s].n_paths, setup->sources[s].sha256);
     }
     (void)fprintf(to, "sandbox   %s%s\n", have,
-                  setup->engine.may_exec ? "; exec is allowed to this engine" : "");
+                  setup->engine.interactive ? "; for a debugger neither seccomp nor landlock"
+                  : setup->engine.may_exec  ? "; exec is allowed to this engine"
+                                            : "");
     if (lack[0] != '\0') {
         (void)fprintf(to, "          lacks %s\n", lack);
     }

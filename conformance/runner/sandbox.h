@@ -64,6 +64,8 @@ typedef struct ol_cage {
     bool sanitized; /* no limit of the address space; forks and ptrace, for the leak sanitizer */
     bool may_fork;  /* a compiler */
     bool may_exec;
+    /* A person debugs one case: a debugger forks, traces, signals, and writes to /proc. */
+    bool unfiltered;
     bool wide_reads; /* a testee's run time may read all of /usr and /etc */
 } ol_cage;
 

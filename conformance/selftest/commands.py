@@ -8,6 +8,7 @@ BUILD holds bin/ol, bin/ol-host, lib/libtl.so.1 and lib/libtl.a. Ends with `N pa
 import hashlib
 import json
 import os
+import pty
 import shutil
 import signal
 import stat
@@ -563,6 +564,31 @@ def wrapped_by_valgrind():
     want_exit(ol("check", "L10.1", *QUICK, "--wrap", "valgrind -q --error-exitcode=9"), 0, "exec is allowed")
 
 
+def debugger_at_a_terminal():
+    """As the README says: the replay of a case under gdb, which forks, traces, signals and wants the terminal."""
+    if shutil.which("gdb") is None:
+        raise Skip("gdb is not here")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(os.path.join(BUILD, "bin", "ol"), [
+            "ol", "check", "L10.1", "--root", ROOT, "--case", "hand_example_sampling:uniform", "--wrap",
+            "gdb -q -batch -ex 'set breakpoint pending on' -ex 'break tl_pcg32_new' -ex run -ex bt -ex continue --args"])
+    seen = b""
+    while True:
+        try:
+            more = os.read(terminal, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not more:
+            break
+        seen += more
+    os.close(terminal)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    text = seen.decode("utf-8", "replace")
+    want(status == 0 and "#0  tl_pcg32_new" in text and "Breakpoint 1, " in text, f"exit {status}\n{text}")
+    want("neither seccomp nor landlock" in text and "INCOMPLETE" in text, text)
+
+
 def empty_environment():
     done = subprocess.run([os.path.join(BUILD, "bin", "ol"), "check", "L10.1", *QUICK, "--root", ROOT], env={},
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)
@@ -585,7 +611,8 @@ CASES = [exit_0, exit_0_for_all_24, exit_1, exit_2_usage, exit_2_helps, exit_3, 
          jobs_change_nothing,
          prerequisite_that_did_not_run_blocks_nothing, slow_machine_fails_nobody, goldens_are_added, tests_as_json,
          unproven_is_a_list_of_checks, proofs_are_read, parity_names_the_first_draw, explain_everything, doctor_looks,
-         help_is_there, tree_can_be_moved, wrapped_by_valgrind, empty_environment, closed_descriptors]
+         help_is_there, tree_can_be_moved, wrapped_by_valgrind, debugger_at_a_terminal,
+         empty_environment, closed_descriptors]
 
 
 def main(argv):
