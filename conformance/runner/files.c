@@ -243,24 +243,34 @@ static piece read_piece(ol_test *t, const ol_case *c, const json_t *from) {
     return p;
 }
 
-void ol_put_pieces(ol_test *t, const ol_case *c, const char *path, const json_t *pieces) {
+/* Some files are a hundred million times two bytes: a block holds as many units as fit. */
+static void write_piece(FILE *file, const piece *p) {
     static uint8_t block[1 << 16];
+    const uint8_t *unit = p->unit == NULL ? &p->byte : p->unit;
+    if (p->count == 1 || p->n_unit == 0 || p->n_unit > sizeof block) {
+        for (uint64_t k = 0; k < p->count; k++) {
+            (void)fwrite(unit, 1, p->n_unit, file);
+        }
+        return;
+    }
+    uint64_t n_fit = sizeof block / p->n_unit;
+    n_fit = n_fit < p->count ? n_fit : p->count;
+    for (size_t i = 0; i < n_fit; i++) {
+        memcpy(block + i * p->n_unit, unit, p->n_unit);
+    }
+    for (uint64_t left = p->count; left > 0;) {
+        uint64_t n = left < n_fit ? left : n_fit;
+        (void)fwrite(block, 1, (size_t)n * p->n_unit, file);
+        left -= n;
+    }
+}
+
+void ol_put_pieces(ol_test *t, const ol_case *c, const char *path, const json_t *pieces) {
     FILE *file = create(t, path);
     uint64_t mark = ol_mark(t);
     for (size_t i = 0; i < json_array_size(pieces); i++) {
         piece p = read_piece(t, c, json_array_get(pieces, i));
-        if (p.unit == NULL) {
-            memset(block, p.byte, sizeof block);
-            for (uint64_t left = p.count; left > 0;) {
-                size_t n = left < sizeof block ? (size_t)left : sizeof block;
-                (void)fwrite(block, 1, n, file);
-                left -= n;
-            }
-        } else {
-            for (uint64_t k = 0; k < p.count; k++) {
-                (void)fwrite(p.unit, 1, p.n_unit, file);
-            }
-        }
+        write_piece(file, &p);
     }
     ol_release(t, mark);
     finish(t, file, path);

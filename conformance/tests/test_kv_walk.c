@@ -196,7 +196,9 @@ static void walk(ol_test *t, size_t n_steps, bool cache_off) {
     kv_script k = kv_open(t, "random_walk", shape);
     bool together = !k.broken;
     for (size_t step = 0; together && step < n_steps; step += WALK_BATCH) {
+        uint64_t mark = ol_mark(t);
         together = run_batch(&k, &m, step);
+        ol_release(t, mark);
     }
     /* At least one evaluation, also where the walk ended before its first look at the counts. */
     kv_script sums = kv_open(t, "stats_always_sum", shape);
