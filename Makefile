@@ -45,6 +45,7 @@ WERROR ?= 0
 ifeq ($(WERROR),1)
 common += -Werror
 endif
+stamp := $(B)/flags
 cc := $(CC) $(common) $(flags) $(CFLAGS)
 ld := $(CC) $(filter -f% --coverage -g% -O%,$(flags)) $(CFLAGS) $(LDFLAGS)
 
@@ -58,11 +59,10 @@ include conformance/tools/evidence.mk
 .DEFAULT_GOAL := all
 .PHONY: all
 ## the library, ol and its host, the bench and the example, in VARIANT
-all: $(ENGINE_LIBS) $(B)/bin/ol $(B)/bin/ol-host $(B)/bin/tl-bench $(B)/bin/tl-hello
+all: $(ENGINE_LIBS) $(B)/bin/ol $(B)/bin/ol-host $(B)/lib/libtl-second.so $(B)/bin/tl-bench $(B)/bin/tl-hello
 
 # ---------------------------------------------------------------- objects
 # Compiler and flags are a file that every object depends on: changed flags rebuild that variant, and only it.
-stamp := $(B)/flags
 $(stamp): build/deps.judge FORCE
 	@mkdir -p $(@D); printf '%s\n' '$(cc)' '$(ld)' | cmp -s - $@ || printf '%s\n' '$(cc)' '$(ld)' > $@
 .PHONY: FORCE

@@ -10,3 +10,14 @@ $(B)/bin/ol: $(JUDGE_OBJ)
 $(B)/bin/ol-host: $(HOST_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(ld) -o $@ $^ -ljansson -ldl -lm
+
+# The second implementation, conformance/examples/plain with the given base, util and ops: `ol check --fresh` asks it
+# what it makes of a drawing, the fuzz targets compare with it.
+SECOND_SRC := $(wildcard conformance/examples/plain/*.c) engine/src/base.c engine/src/util.c $(wildcard engine/src/ops*.c)
+SECOND_RAW := $(SECOND_SRC:%.c=$(B)/obj/second/raw/%.o)
+$(B)/obj/second/raw/%.o: %.c $(stamp)
+	@mkdir -p $(@D)
+	$(call say,CC,second $<)$(cc) -Iengine/include -Iengine/src -MMD -MP -c $< -o $@
+$(B)/lib/libtl-second.so: $(SECOND_RAW)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(ld) -shared $(if $(findstring sanitize,$(flags)),,-Wl,-z,defs) -o $@ $^ $(ENGINE_LDLIBS)

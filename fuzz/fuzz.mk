@@ -1,8 +1,8 @@
 # Fuzz targets. Included by ../Makefile; see README.md.
 #
 # Every variant can build the replay program (no clang needed); VARIANT=fuzz, made by `make fuzz`, builds the
-# libFuzzer programs. The second implementation is conformance/examples/plain with base, util and ops: compiled as it
-# is, then every global symbol of its objects gets the prefix second_, so that both can be in one program.
+# libFuzzer programs. The second implementation is the one of conformance.mk: every global symbol of its objects gets
+# the prefix second_, so that both can be in one program.
 FUZZ_TARGETS := safetensors index config checkpoint kv_import kv_calls quant sampler forward golden frames log
 FUZZ_VARIANT := clang -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all \
   -fsanitize=fuzzer-no-link,address,undefined
@@ -17,12 +17,7 @@ $(B)/obj/fuzz/%.o: fuzz/%.c $(stamp)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(cc) $(JUDGE_CFLAGS) -Ifuzz -MMD -MP -c $< -o $@
 
-SECOND_SRC := $(wildcard conformance/examples/plain/*.c) engine/src/base.c engine/src/util.c $(wildcard engine/src/ops*.c)
-SECOND_RAW := $(SECOND_SRC:%.c=$(B)/obj/second/raw/%.o)
 SECOND_OBJ := $(SECOND_SRC:%.c=$(B)/obj/second/%.o)
-$(B)/obj/second/raw/%.o: %.c $(stamp)
-	@mkdir -p $(@D)
-	$(call say,CC,second $<)$(cc) -Iengine/include -Iengine/src -MMD -MP -c $< -o $@
 $(B)/obj/second/symbols: fuzz/fuzz.mk $(SECOND_RAW)
 	$(quiet)nm -g --defined-only $(SECOND_RAW) | awk 'NF == 3 && $$3 ~ /^(__odr_asan\.)?(tl|tli|plain)_/ {print $$3, "second_" $$3}' | sort -u > $@
 $(SECOND_OBJ): $(B)/obj/second/%.o: $(B)/obj/second/raw/%.o $(B)/obj/second/symbols

@@ -37,6 +37,9 @@ tl_status real_tl_int4_pack(const int8_t *q, size_t q_len, size_t rows, size_t c
 tl_status real_tl_qlinear_forward(const tl_qlinear *q, size_t row_begin, size_t row_end,
                                   const float *x, size_t x_len, size_t m, float *y, size_t y_len,
                                   tl_work *work, tl_error *err);
+tl_status real_tl_runner_run_once(tl_runner *runner, const uint32_t *tokens, size_t n_tokens,
+                                  float *hidden, size_t hidden_len, float *logits,
+                                  size_t logits_len, tl_error *err);
 uint32_t real_tl_abi_version(void);
 tl_status real_tl_runner_load(tl_runner **out, const char *dir, const tl_engine_cfg *cfg,
                               tl_error *err);

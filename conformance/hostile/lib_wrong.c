@@ -38,6 +38,17 @@ tl_status tl_qlinear_forward(const tl_qlinear *q, size_t row_begin, size_t row_e
     return status;
 }
 
+tl_status tl_runner_run_once(tl_runner *runner, const uint32_t *tokens, size_t n_tokens,
+                             float *hidden, size_t hidden_len, float *logits, size_t logits_len,
+                             tl_error *err) {
+    tl_status status = real_tl_runner_run_once(runner, tokens, n_tokens, hidden, hidden_len, logits,
+                                               logits_len, err);
+    if (status == TL_OK && hostile_is("wrong_logits")) {
+        logits[0] += 1.0f;
+    }
+    return status;
+}
+
 uint32_t tl_abi_version(void) {
     return hostile_is("other_abi") ? (TL_ABI_MAJOR + 1) << 16 : real_tl_abi_version();
 }

@@ -625,10 +625,13 @@ def shards_become_one_log():
 def class_rows(folder):
     old = header()
     old["goldens"][1]["sha256"] = "0" * 64
+    fresh = header(fresh_seed="7")    # its goldens were drawn for it: they are of no day
+    fresh["goldens"] = old["goldens"]
     tests = [record(n) for n in NAMES]
     files = {"anna": make(), "bert": make({NAMES[0]: "fail", NAMES[2]: "crash"}),
              "carl": make({NAMES[0]: "fail"}), "dora": make()[:-40], "emil": unbuilt(),
              "fritz": broken_golden(), "gabi": dump(old, tests, footer(tests)),
+             "hans": dump(fresh, tests, footer(tests)),
              "=cmd|x": make(names=NAMES[:3])}
     paths = []
     for name, data in files.items():
@@ -644,22 +647,22 @@ def class_rows(folder):
 def a_class_is_one_table():
     with tempfile.TemporaryDirectory() as folder:
         rows = class_rows(folder)
-    assert [r.name for r in rows if r.counts] == ["anna", "bert", "carl", "emil", "gabi"]
-    assert classes.pass_rate(rows, NAMES[0]) == (2, 5)
+    assert [r.name for r in rows if r.counts] == ["anna", "bert", "carl", "emil", "gabi", "hans"]
+    assert classes.pass_rate(rows, NAMES[0]) == (3, 6)
     found = classes.pitfalls(rows)
     assert found[0][0] == NAMES[0] and found[0][3] == ["bert", "carl"]
     assert [r.name for r in rows if r.old] == ["gabi"]
     assert classes.touched(CATALOG, rows) == ["f16_rounds_to_nearest_even"]
     table = list(csv.reader(io.StringIO(classes.to_csv(rows, CATALOG))))
-    assert len({len(r) for r in table}) == 1 and len(table) == 1 + 8 + 1
+    assert len({len(r) for r in table}) == 1 and len(table) == 1 + 9 + 1
     assert table[0][11:] == NAMES
     by_name = {r[0]: r for r in table}
     assert by_name["bert"][11] == "fail" and by_name["bert"][3] == "22"
     assert by_name["gabi"][9] == "f16.vectors.json" and by_name["dora"][1] == "broken"
-    assert by_name["pass rate"][11] == "0.4000"
+    assert by_name["pass rate"][11] == "0.5000"
     assert all(c[:1] not in "=+@" for r in table[1:] for c in r if c), "a cell is a formula"
     page = readers.Page(classes.to_html(rows, CATALOG))
-    assert page.headings[0] == "8 submissions, 2 with every test passed"
+    assert page.headings[0] == "9 submissions, 3 with every test passed"
     assert any("other goldens" in h for h in page.headings)
     text = classes.to_text(rows, CATALOG)
     assert "gabi: f16.vectors.json" in text and "dora: " in text

@@ -4,8 +4,10 @@
 #include "report.h"
 #include "views.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 /* Does the text view stand on standard output, and is that a terminal? */
@@ -78,6 +80,18 @@ static bool stub_reports(ol_run *run) {
     return ol_reports_stub(run, &run->fault);
 }
 
+/* Drawing takes longer than anybody waits without a word. */
+static bool open_goldens(ol_run *run, const screen *s) {
+    if (s->is_on && run->options->fresh) {
+        (void)printf("drawing fresh inputs, seed %u\n", (unsigned)run->options->fresh_seed);
+        (void)fflush(stdout);
+    }
+    bool ok = ol_setup_goldens(run, &run->fault);
+    json_decref(run->header);
+    run->header = ol_log_header(run);
+    return ok;
+}
+
 /* The end of the run as every report shows it. */
 static void finish(ol_run *run) {
     ol_run_finish(run);
@@ -112,8 +126,14 @@ int ol_cmd_check(int argc, char **argv) {
                            o.words[0]);
         return ol_complain(&fault);
     }
+    if (o.fresh && !o.has_seed &&
+        getrandom(&o.fresh_seed, sizeof o.fresh_seed, 0) != (ssize_t)sizeof o.fresh_seed) {
+        (void)ol_fault_set(&fault, OL_EXIT_INTERNAL, "--fresh: no random number: %s",
+                           strerror(errno));
+        return ol_complain(&fault);
+    }
     ol_run run;
-    bool ready = ol_setup_open(&run, &o, &run.fault);
+    bool ready = ol_setup_begin(&run, &o, &run.fault);
     run.progress = show_progress;
     run.tick = show_tick;
     run.ctx = &s;
@@ -122,7 +142,7 @@ int ol_cmd_check(int argc, char **argv) {
         ol_setup_close(&run);
         return code;
     }
-    if (stub_reports(&run) && ready && ol_rules_check(&run, &run.fault)) {
+    if (stub_reports(&run) && ready && ol_rules_check(&run, &run.fault) && open_goldens(&run, &s)) {
         judge(&run, &s);
     }
     if (run.fault.exit_code == OL_EXIT_ENGINE) {

@@ -143,9 +143,27 @@ static bool explain_exit(const char *word) {
     return meaning != NULL;
 }
 
+static bool explain_fresh(const char *word) {
+    if (strcmp(word, "fresh") != 0 && strcmp(word, "--fresh") != 0) {
+        return false;
+    }
+    (void)printf(
+        "--fresh [SEED]: all inputs are drawn anew, in place of the published goldens: seeds, "
+        "prompts, models of\nother shapes and weights, the spelling of files.\n\n"
+        "What is expected of the models comes from the reference engine, in a process of its own; "
+        "a drawing on which\na second engine or a float64 forward differs by more than a quarter "
+        "of the bound is drawn again. All else\ncomes from the generators in goldens/gen. An "
+        "engine that knows the published answers by heart passes without\n--fresh and fails "
+        "with it.\n\n"
+        "The seed is printed and stands in the log and in every replay line; the same seed gives "
+        "the same run. Test 7\nkeeps its seeds (see its page), and so do worked examples.\n"
+        "read      conformance/spec/tests.md, fresh\n");
+    return true;
+}
+
 static bool explain(const ol_catalog *catalog, const char *root, const char *word) {
     return explain_test(catalog, word) || explain_check(catalog, word) || explain_class(word) ||
-           explain_exit(word) || explain_mutant(root, word);
+           explain_exit(word) || explain_mutant(root, word) || explain_fresh(word);
 }
 
 static void explain_all_exits(void) {
@@ -164,7 +182,7 @@ int ol_cmd_explain(int argc, char **argv) {
     if (ok && o.n_words != 1) {
         ok = ol_fault_set(&fault, OL_EXIT_USAGE,
                           "ol explain takes one word: a test, a check, a mutant, a class, an exit "
-                          "code, or EXIT for all codes");
+                          "code, EXIT for all codes, or fresh");
     }
     ok = ok && ol_setup_catalog(&run, &o, &fault);
     if (ok && strcmp(o.words[0], "EXIT") == 0) {

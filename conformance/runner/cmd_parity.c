@@ -65,8 +65,9 @@ int ol_cmd_parity(int argc, char **argv) {
         o.words[o.n_words++] = "sampler";
         o.words[o.n_words++] = "rng";
     }
-    ok = ok && ol_setup_open(&run, &o, &fault) && select_suites(&run, &o, &fault) &&
-         ol_setup_engine(&run, &fault) && ol_run_probe_engine(&run, &fault);
+    ok = ok && ol_setup_begin(&run, &o, &fault) && ol_setup_goldens(&run, &fault) &&
+         select_suites(&run, &o, &fault) && ol_setup_engine(&run, &fault) &&
+         ol_run_probe_engine(&run, &fault);
     if (!ok) {
         int code = ol_complain(&fault);
         ol_setup_close(&run);

@@ -24,9 +24,12 @@ bool ol_take_module(ol_options *o, ol_fault *fault);
 /* Paths and catalogue, and the folders of goldens: the parts of what follows. */
 bool ol_setup_catalog(ol_run *run, const ol_options *o, ol_fault *fault);
 bool ol_setup_sources(ol_run *run, const ol_options *o, ol_fault *fault);
-/* Fill a run from its options as far as it needs no engine: paths, catalogue, goldens, selection,
- * sandbox, limits. */
-bool ol_setup_open(ol_run *run, const ol_options *o, ol_fault *fault);
+/* Fill a run from its options as far as it needs no engine: paths, catalogue, selection, limits;
+ * then the goldens, which --fresh draws, and the sandbox. */
+bool ol_setup_begin(ol_run *run, const ol_options *o, ol_fault *fault);
+bool ol_setup_goldens(ol_run *run, ol_fault *fault);
+/* Draw the folder of goldens of --fresh into the run's directory; its path. */
+bool ol_fresh_draw(ol_run *run, char dir[4200], ol_fault *fault);
 /* The run's directory and the engine in it. */
 bool ol_setup_engine(ol_run *run, ol_fault *fault);
 /* Remove the run's directory, free everything. */

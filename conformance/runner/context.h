@@ -26,6 +26,7 @@ typedef struct ol_setup {
         reference; /* the built-in engine, for the CPU baseline; argv[0] NULL when there is none */
     bool strict;
     const char *case_id; /* --case; NULL for all */
+    uint64_t draw_seed;  /* moves the judge's own draws; 0 but with --fresh */
 } ol_setup;
 
 typedef struct ol_check_state {
@@ -116,6 +117,8 @@ void ol_note_violations(ol_test *t, const json_t *response);
  * bytes become `?`. */
 json_t *ol_json_text(const char *text);
 
+/* record.c: {"stdout_tail", "stderr_tail"} of the engine's process. New reference. */
+json_t *ol_printed(const ol_test *t);
 /* record.c: the test line of the log, without what only the main process knows. New reference. */
 json_t *ol_record(ol_test *t, uint64_t wall_ns, int cmocka_failed);
 

@@ -104,7 +104,10 @@ static bool is_open(const char *dir) {
     return true;
 }
 
-bool ol_paths_make_run_dir(ol_paths *paths, ol_fault *fault) {
+bool ol_paths_need_run_dir(ol_paths *paths, ol_fault *fault) {
+    if (paths->run_dir[0] != '\0') {
+        return true;
+    }
     /* Memory first: 1300 small files cost a disk's file system more time than all the rest. */
     const char *places[] = {getenv("TMPDIR"), roomy_memory(), "/tmp", "/var/tmp", paths->bin_dir};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
@@ -216,7 +219,11 @@ static bool add_program(ol_engine *engine, const char *word, size_t n, ol_fault 
     char path[PATH_MAX * 2];
     ol_format(name, sizeof name, "%.*s", (int)n, word);
     if (strchr(name, '/') != NULL) {
-        return add_arg(engine, name, strlen(name), fault);
+        struct stat info;
+        bool is_program =
+            stat(name, &info) == 0 && S_ISREG(info.st_mode) && access(name, X_OK) == 0;
+        return is_program ? add_arg(engine, name, strlen(name), fault)
+                          : ol_fault_set(fault, OL_EXIT_USAGE, "--wrap: %s is no program", name);
     }
     static const char *const places[] = {"/usr/local/bin", "/usr/bin", "/bin"};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {

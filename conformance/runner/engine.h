@@ -51,8 +51,8 @@ typedef struct ol_paths {
 } ol_paths;
 
 bool ol_paths_find(ol_paths *paths, const char *root_option, ol_fault *fault);
-/* Make the run's directory below TMPDIR or /tmp. */
-bool ol_paths_make_run_dir(ol_paths *paths, ol_fault *fault);
+/* Make the run's directory, once, below TMPDIR or /tmp. */
+bool ol_paths_need_run_dir(ol_paths *paths, ol_fault *fault);
 void ol_paths_remove_run_dir(ol_paths *paths);
 
 /* Find, copy and hash. `given` is NULL or "" for the built-in engine; `wrap` is NULL or a command

@@ -99,12 +99,15 @@ static json_t *mode_json(const ol_run *run) {
                   "memory_mb", (json_int_t)(l->resident_max >> 20), "address_mb",
                   (json_int_t)(setup->engine.sanitized ? 0 : l->address_max >> 20), "file_mb",
                   (json_int_t)(l->file_max >> 20));
-    return json_pack("{s:b, s:b, s:o, s:o?, s:n, s:o, s:o, s:o, s:b, s:o?}", "complete",
+    char seed[16] = "";
+    ol_format(seed, sizeof seed, "%u", (unsigned)run->options->fresh_seed);
+    return json_pack("{s:b, s:b, s:o, s:o?, s:o?, s:O?, s:o, s:o, s:o, s:b, s:o?}", "complete",
                      (int)is_complete(run), "strict", (int)setup->strict, "selected",
                      selected_json(run), "case",
                      setup->case_id == NULL ? NULL : ol_json_text(setup->case_id), "fresh_seed",
-                     "sandbox", ol_json_text(have), "sandbox_lacks", ol_json_text(lack), "limits",
-                     limits, "exec_allowed", (int)setup->engine.may_exec, "wrap",
+                     run->options->fresh ? json_string(seed) : NULL, "fresh", run->fresh, "sandbox",
+                     ol_json_text(have), "sandbox_lacks", ol_json_text(lack), "limits", limits,
+                     "exec_allowed", (int)setup->engine.may_exec, "wrap",
                      run->options->wrap == NULL ? NULL : ol_json_text(run->options->wrap));
 }
 

@@ -54,6 +54,7 @@ static int usage(FILE *to) {
             "built-in engine)\n"
             "  --case TEST:ID      one case of one test\n"
             "  --goldens DIR       run the vectors files of another folder, too\n"
+            "  --fresh [SEED]      draw all inputs anew; the seed is printed and repeats them\n"
             "  --ref-deps[=M,...]  take modules that a source folder lacks, or these, from the "
             "reference\n"
             "  -j N                tests at a time (one for each processor)\n"
@@ -101,6 +102,29 @@ static bool fill_descriptors(void) {
     return fd >= 0 && close(fd) == 0;
 }
 
+/* The commands that are scripts answer --help themselves. */
+static bool is_script(const command *c) {
+    return c->run == ol_cmd_start || c->run == ol_cmd_mutants || c->run == ol_cmd_fuzz ||
+           c->run == ol_cmd_report;
+}
+
+static bool asks_for_help(int argc, char **argv) {
+    for (int i = 2; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int command_help(const command *c) {
+    if (c->run == ol_cmd_check) {
+        return usage(stdout);
+    }
+    (void)printf("ol %s\n    %s\n", c->usage, c->what);
+    return OL_EXIT_PASS;
+}
+
 static int run_command(int argc, char **argv) {
     const char *name = argv[1];
     if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
@@ -112,7 +136,8 @@ static int run_command(int argc, char **argv) {
     }
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(name, commands[i].name) == 0) {
-            return commands[i].run(argc, argv);
+            bool help = !is_script(&commands[i]) && asks_for_help(argc, argv);
+            return help ? command_help(&commands[i]) : commands[i].run(argc, argv);
         }
     }
     return unknown(name);

@@ -21,6 +21,7 @@ typedef enum option_id {
     OPT_JOBS,
     OPT_TIMEOUT,
     OPT_STRICT,
+    OPT_FRESH,
     OPT_REPORT,
     OPT_WRAP,
     OPT_NO_HINTS,
@@ -31,12 +32,12 @@ typedef enum option_id {
     OPT_UNPROVEN,
 } option_id;
 
-typedef enum value_need { VALUE_NONE, VALUE_NEEDED, VALUE_MAY } value_need;
+typedef enum value_need { VALUE_NONE, VALUE_NEEDED, VALUE_MAY, VALUE_NUMBER } value_need;
 
 static const struct {
     const char *name;
     option_id id;
-    value_need value; /* VALUE_MAY: after = only */
+    value_need value; /* VALUE_MAY: after = only; VALUE_NUMBER: or a word of digits behind it */
     unsigned takes;   /* 0: every command */
 } table[] = {
     {"--root", OPT_ROOT, VALUE_NEEDED, 0},
@@ -50,6 +51,7 @@ static const struct {
     {"-j", OPT_JOBS, VALUE_NEEDED, OL_TAKES_CHECK | OL_TAKES_ENGINE},
     {"--timeout", OPT_TIMEOUT, VALUE_NEEDED, OL_TAKES_CHECK | OL_TAKES_ENGINE},
     {"--strict", OPT_STRICT, VALUE_NONE, OL_TAKES_CHECK},
+    {"--fresh", OPT_FRESH, VALUE_NUMBER, OL_TAKES_CHECK},
     {"--report", OPT_REPORT, VALUE_NEEDED, OL_TAKES_CHECK},
     {"--wrap", OPT_WRAP, VALUE_NEEDED, OL_TAKES_CHECK | OL_TAKES_ENGINE},
     {"--no-hints", OPT_NO_HINTS, VALUE_NONE, OL_TAKES_CHECK},
@@ -139,6 +141,18 @@ static bool set_engine(ol_options *o, ol_engine_kind kind, const char *value, ol
     return true;
 }
 
+static bool set_fresh(ol_options *o, const char *value, ol_fault *fault) {
+    double number = 0;
+    o->fresh = true;
+    o->has_seed = value[0] != '\0';
+    if (o->has_seed && (strspn(value, "0123456789") != strlen(value) ||
+                        !parse_number(value, 0, UINT32_MAX, &number))) {
+        return usage(fault, "needs a seed of 0 to 4294967295, or none", "--fresh");
+    }
+    o->fresh_seed = (uint32_t)number;
+    return true;
+}
+
 static bool set(ol_options *o, option_id id, const char *value, ol_fault *fault) {
     double number = 0;
     switch (id) {
@@ -173,6 +187,8 @@ static bool set(ol_options *o, option_id id, const char *value, ol_fault *fault)
     case OPT_STRICT:
         o->strict = true;
         return true;
+    case OPT_FRESH:
+        return set_fresh(o, value, fault);
     case OPT_REPORT:
         return add_report(o, value, fault);
     case OPT_WRAP:
@@ -258,6 +274,11 @@ bool ol_options_parse(ol_options *o, int argc, char **argv, int first, unsigned 
             }
             value = argv[++i];
         }
+        bool may_follow = table[row].value == VALUE_NUMBER && value == NULL && i + 1 < argc;
+        if (may_follow && argv[i + 1][0] != '\0' &&
+            strspn(argv[i + 1], "0123456789") == strlen(argv[i + 1])) {
+            value = argv[++i];
+        }
         if (!set(o, table[row].id, value == NULL ? "" : value, fault)) {
             return false;
         }
@@ -304,8 +325,10 @@ void ol_options_engine_text(const ol_options *o, char *text, size_t cap) {
     for (size_t i = 0; i < o->n_goldens; i++) {
         add_option(text, cap, "--goldens", o->goldens[i]);
     }
-    if (o->strict) {
-        size_t len = strlen(text);
-        ol_format(text + len, cap - len, " --strict");
+    size_t len = strlen(text);
+    ol_format(text + len, cap - len, o->strict ? " --strict" : "");
+    len = strlen(text);
+    if (o->fresh) {
+        ol_format(text + len, cap - len, " --fresh %u", (unsigned)o->fresh_seed);
     }
 }

@@ -41,6 +41,9 @@ typedef struct ol_options {
     unsigned jobs;    /* 0: one for each processor */
     double timeout_s; /* 0: the default */
     bool strict;
+    bool fresh;          /* --fresh */
+    bool has_seed;       /* --fresh SEED */
+    uint32_t fresh_seed; /* given or, by then, drawn */
     const char *wrap;
     bool no_hints;
     const char *grade;      /* a policy; NULL for none */

@@ -204,6 +204,11 @@ static json_t *cause_json(const ol_test *t, const verdict *v) {
     return cause;
 }
 
+json_t *ol_printed(const ol_test *t) {
+    return json_pack("{s:o, s:o}", "stdout_tail", tail_json(&t->child.stdout_tail), "stderr_tail",
+                     tail_json(&t->child.stderr_tail));
+}
+
 json_t *ol_record(ol_test *t, uint64_t wall_ns, int cmocka_failed) {
     if (t->fault.exit_code != 0) {
         return json_pack("{s:{s:i, s:o}}", "fault", "exit", t->fault.exit_code, "text",

@@ -58,6 +58,22 @@ static void put_engine(const ol_run *run, FILE *to) {
     }
 }
 
+static void put_fresh(const ol_run *run, FILE *to) {
+    if (run->fresh == NULL) {
+        return;
+    }
+    bool second = json_is_true(json_object_get(run->fresh, "second"));
+    (void)fprintf(
+        to,
+        "fresh     seed %u: inputs drawn anew, manifest %.12s; what is expected of models "
+        "came from the\n          reference engine (%s); %s within %.3f bounds of it\n",
+        (unsigned)run->options->fresh_seed, run->setup.sources[0].sha256,
+        text_of(run->fresh, "reference"),
+        second ? "a second engine and a float64 forward are"
+               : "without a second engine; a float64 forward is",
+        json_number_value(json_object_get(run->fresh, "apart")));
+}
+
 void ol_text_begin(const ol_run *run, FILE *to) {
     const ol_setup *setup = &run->setup;
     char have[256];
@@ -65,7 +81,8 @@ void ol_text_begin(const ol_run *run, FILE *to) {
     ol_sandbox_text(&setup->sandbox, have, sizeof have, lack, sizeof lack);
     (void)fprintf(to, "ol " OL_HARNESS_VERSION " check " OL_MODULE "\n");
     put_engine(run, to);
-    for (size_t s = 0; s < setup->n_sources; s++) {
+    put_fresh(run, to);
+    for (size_t s = run->fresh == NULL ? 0 : 1; s < setup->n_sources; s++) {
         (void)fprintf(to, "goldens   %s: %zu files, manifest %.12s\n", setup->sources[s].dir,
                       setup->sources[s].n_paths, setup->sources[s].sha256);
     }
@@ -248,6 +265,16 @@ static void put_rules(const ol_run *run, FILE *to) {
     }
 }
 
+/* The exit code in the words of this run: "every selected test" may be all of them or not. */
+static const char *verdict_meaning(const ol_run *run) {
+    if (run->exit_code != OL_EXIT_PASS) {
+        return ol_exit_meaning(run->exit_code);
+    }
+    return json_is_true(json_object_get(run->footer, "complete"))
+               ? "every test passed"
+               : "every selected test passed; a part of the tests is no grade";
+}
+
 static void put_verdict(const ol_run *run, FILE *to) {
     (void)fprintf(to, "\n");
     bool any = false;
@@ -268,7 +295,7 @@ static void put_verdict(const ol_run *run, FILE *to) {
     }
     put_rules(run, to);
     (void)fprintf(to, "verdict   %s, exit code %d: %s\n", text_of(run->footer, "verdict"),
-                  run->exit_code, ol_exit_meaning(run->exit_code));
+                  run->exit_code, verdict_meaning(run));
 }
 
 /* With one cause behind all failures, one is enough. */

@@ -201,6 +201,7 @@ void ol_run_fill(ol_run *run, ol_class cls, const char *text) {
     for (size_t k = 0; k < OL_N_TESTS; k++) {
         if (run->selected[k] && run->records[k] == NULL) {
             run->records[k] = plain_record(&run->setup.catalog.tests[k], cls, text);
+            (void)json_object_update(run->records[k], run->probe);
         }
     }
 }
@@ -378,6 +379,8 @@ bool ol_run_probe_engine(ol_run *run, ol_fault *fault) {
     const json_t *event = json_object_get(value, "event");
     const json_t *wrong = json_object_get(value, "fault");
     bool ok = true;
+    json_decref(run->probe);
+    run->probe = json_incref(json_object_get(value, "printed"));
     if (hello != NULL) {
         ok = check_hello(run, hello, fault);
     } else if (event != NULL) {
@@ -503,6 +506,10 @@ void ol_run_clear(ol_run *run) {
     }
     json_decref(run->header);
     json_decref(run->footer);
+    json_decref(run->fresh);
+    json_decref(run->probe);
+    run->fresh = NULL;
+    run->probe = NULL;
     run->header = NULL;
     run->footer = NULL;
 }

@@ -14,6 +14,8 @@ typedef struct ol_run {
     size_t n_selected;
     unsigned jobs;
     uint64_t start_ns;
+    json_t *fresh;               /* what is told of --fresh; owned, NULL without */
+    json_t *probe;               /* what the probe's process printed; owned, may be NULL */
     json_t *header;              /* owned, from ol_run_header */
     json_t *records[OL_N_TESTS]; /* test lines of the selected tests, owned */
     json_t *footer;              /* owned, from ol_run_footer */

@@ -35,12 +35,15 @@ bool ol_setup_catalog(ol_run *run, const ol_options *o, ol_fault *fault) {
     return ol_catalog_load(&setup->catalog, path, fault);
 }
 
-/* The published goldens come first, since tests take their models from the first source; --goldens
- * adds folders. A course may ship without the published ones. */
+/* The published goldens come first, or those of --fresh in their place, since tests take their
+ * models from the first source; --goldens adds folders. A course may ship without the published. */
 bool ol_setup_sources(ol_run *run, const ol_options *o, ol_fault *fault) {
     ol_setup *setup = &run->setup;
     char published[4200];
     ol_format(published, sizeof published, "%s/goldens", setup->paths.root);
+    if (o->fresh && !ol_fresh_draw(run, published, fault)) {
+        return false;
+    }
     bool has_published = o->n_goldens == 0 || access(published, F_OK) == 0;
     setup->sources = calloc(o->n_goldens + 1, sizeof *setup->sources);
     if (setup->sources == NULL) {
@@ -72,7 +75,7 @@ static void open_sandbox(ol_setup *setup) {
     }
 }
 
-bool ol_setup_open(ol_run *run, const ol_options *o, ol_fault *fault) {
+bool ol_setup_begin(ol_run *run, const ol_options *o, ol_fault *fault) {
     ol_catch_interrupts();
     *run = (ol_run){.options = o, .start_ns = ol_now_ns()};
     ol_setup *setup = &run->setup;
@@ -83,11 +86,14 @@ bool ol_setup_open(ol_run *run, const ol_options *o, ol_fault *fault) {
     long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
     run->jobs = o->jobs != 0 ? o->jobs : n_cpus > 0 && n_cpus < 256 ? (unsigned)n_cpus : 1;
     setup->strict = o->strict || o->engine == NULL;
-    if (!ol_setup_catalog(run, o, fault) || !ol_run_select(run, fault) ||
-        !ol_setup_sources(run, o, fault)) {
+    return ol_setup_catalog(run, o, fault) && ol_run_select(run, fault);
+}
+
+bool ol_setup_goldens(ol_run *run, ol_fault *fault) {
+    if (!ol_setup_sources(run, run->options, fault)) {
         return false;
     }
-    open_sandbox(setup);
+    open_sandbox(&run->setup);
     return true;
 }
 
@@ -118,7 +124,7 @@ static bool open_engine(ol_setup *setup, const ol_options *o, ol_fault *fault) {
 bool ol_setup_engine(ol_run *run, ol_fault *fault) {
     ol_setup *setup = &run->setup;
     const ol_options *o = run->options;
-    if (!ol_paths_make_run_dir(&setup->paths, fault) || !open_engine(setup, o, fault)) {
+    if (!ol_paths_need_run_dir(&setup->paths, fault) || !open_engine(setup, o, fault)) {
         return false;
     }
     setup->engine.interactive = o->wrap != NULL && o->case_id != NULL && isatty(STDIN_FILENO) != 0;

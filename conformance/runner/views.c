@@ -5,10 +5,12 @@
 #include "commands.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 #define REPORT_SCRIPT "conformance/report/ol_report.py"
 #define PITFALL_SCRIPT "mutants/diagnose.py"
 #define SCRIPT_S 120 /* a script that takes longer hangs */
+#define LONG_S 3600  /* one that draws works for ten seconds, on a busy machine for minutes */
 #define N_ARGS_MAX 24
 #define ANSWER_MAX ((size_t)256 << 20)
 
@@ -61,6 +64,7 @@ typedef struct script {
     char path[4200];
     const char *args[N_ARGS_MAX + 1];
     size_t n_args;
+    unsigned wall_s;
     int fds[3]; /* its standard input, output, error */
     char *answer;
     size_t n_answer;
@@ -72,20 +76,24 @@ static void add_arg(script *s, const char *text) {
     }
 }
 
-/* Isolated from the environment and from what lies around: -I, and no bytecode left behind. */
-static void begin_script(script *s, const ol_run *run, const char *name, const char *command) {
-    *s = (script){.fds = {-1, -1, -1}};
+/* Isolated from the environment and from what lies around: -I, and no bytecode left behind. Without
+ * packages: -S. */
+static void begin_script(script *s, const ol_run *run, const char *name, bool packages) {
+    *s = (script){.wall_s = packages ? LONG_S : SCRIPT_S, .fds = {-1, -1, -1}};
     ol_format(s->path, sizeof s->path, "%s/%s", run->setup.paths.root, name);
-    static const char *const first[] = {PYTHON, "-I", "-S", "-B", "-Xutf8"};
+    static const char *const first[] = {PYTHON, "-I", "-B", "-Xutf8"};
     for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
         add_arg(s, first[i]);
     }
+    if (!packages) {
+        add_arg(s, "-S");
+    }
     add_arg(s, s->path);
-    add_arg(s, command);
 }
 
 static void begin(script *s, const ol_run *run, const char *command) {
-    begin_script(s, run, REPORT_SCRIPT, command);
+    begin_script(s, run, REPORT_SCRIPT, false);
+    add_arg(s, command);
 }
 
 static void end(script *s) {
@@ -141,11 +149,11 @@ static void become(const script *s) {
     for (size_t i = 0; i < s->n_args; i++) {
         argv[i] = strdup(s->args[i]);
     }
-    bool ok = true;
+    bool ok = prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0;
     for (int i = 0; i < 3; i++) {
         ok = ok && dup2(s->fds[i], i) == i;
     }
-    (void)alarm(SCRIPT_S);
+    (void)alarm(s->wall_s);
     if (ok) {
         (void)execv(PYTHON, argv);
     }
@@ -335,7 +343,8 @@ void ol_pitfalls_find(ol_run *run) {
     }
     script s;
     ol_fault fault = {0};
-    begin_script(&s, run, PITFALL_SCRIPT, "answer");
+    begin_script(&s, run, PITFALL_SCRIPT, false);
+    add_arg(&s, "answer");
     if (!call_with_log(&s, run, &fault) || !take_pitfalls(run, &s, &fault)) {
         char line[sizeof fault.text + 64];
         ol_format(line, sizeof line, "not compared with the known pitfalls: %.*s",
@@ -354,6 +363,22 @@ void ol_hints_remove(ol_run *run) {
             (void)json_object_del(cause, hints[i]);
         }
     }
+}
+
+char *ol_script_ask(const ol_run *run, const char *name, const char *const *args, size_t n_args,
+                    ol_fault *fault) {
+    script s;
+    begin_script(&s, run, name, true);
+    for (size_t i = 0; i < n_args; i++) {
+        add_arg(&s, args[i]);
+    }
+    char *answer = NULL;
+    if (call(&s, "", 0, fault)) {
+        answer = s.answer;
+        s.answer = NULL;
+    }
+    end(&s);
+    return answer;
 }
 
 /* ------------------------------------------------------------------ a whole command */

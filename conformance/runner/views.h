@@ -31,6 +31,11 @@ void ol_pitfalls_find(ol_run *run);
 /* Take what is a hint out of the records. */
 void ol_hints_remove(ol_run *run);
 
+/* Run a script of the project, below its root, with numpy in reach; what it prints, NUL-ended, to
+ * be freed. NULL: the fault, which the script may have named by its exit code and a line. */
+char *ol_script_ask(const ol_run *run, const char *script, const char *const *args, size_t n_args,
+                    ol_fault *fault);
+
 /* Become a script of the project, below its root, with the rest of the command line. Returns only
  * when that fails: the exit code. */
 int ol_script_become(const char *script, int argc, char **argv);

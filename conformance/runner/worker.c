@@ -139,7 +139,7 @@ static ol_test *make(const ol_setup *setup, const ol_engine *engine, size_t inde
     t->index = index;
     t->dir_fd = -1;
     t->current = SIZE_MAX;
-    t->draw = (ol_draw){.state = seed_of(t->def->name), .inc = 2 * index + 1};
+    t->draw = (ol_draw){.state = seed_of(t->def->name) + setup->draw_seed, .inc = 2 * index + 1};
     t->checks = calloc(t->def->n_checks, sizeof *t->checks);
     t->numeric = json_object();
     t->violations = json_array();
@@ -205,6 +205,7 @@ json_t *ol_run_probe(const ol_setup *setup) {
                            "text", ol_json_text(event->text), "status", event->exit_status,
                            "signal", event->signal);
     }
+    (void)json_object_set_new(answer, "printed", ol_printed(t));
     clear(t);
     return answer;
 }

@@ -118,12 +118,26 @@ def exit_2_usage():
 def exit_2_helps():
     want_exit(ol("chek"), 2, "did you mean check?")
     want_exit(ol("check", "--ony", "x"), 2, "did you mean --only?")
+    for wrap in ("/nonexistent", "/etc/passwd", "/", "nonexistent -q"):
+        want_exit(ol("check", "L10.1", *QUICK, "--wrap", wrap), 2, "--wrap", wrap.split()[0])
 
 
 def exit_3():
     for args in (["--engine", "/nonexistent.so"], ["--testee", "/nonexistent"], ["--testee", "/etc/passwd"],
                  engine("no_library"), engine("refuses_hello")):
         want_exit(ol("check", "L10.1", *args, *QUICK), 3, "exit code 3", "no-result")
+
+
+def probe_that_fails_is_heard():
+    """What a process said before it died at its start is in the report."""
+    shouts = temporary("shouts.sh")
+    with open(shouts, "w", encoding="utf-8") as out:
+        out.write("#!/bin/sh\necho nothing works >&2\nexit 3\n")
+    os.chmod(shouts, 0o755)
+    log = temporary("shouts.jsonl")
+    want_exit(ol("check", "L10.1", "--testee", shouts, *QUICK, "--report", f"jsonl:{log}", "--report", "text"), 1,
+              "nothing works", "status 3")
+    want(read_log(log)[1]["stderr_tail"] == "nothing works\n", "the log lacks what was printed")
 
 
 def exit_4():
@@ -538,6 +552,13 @@ def doctor_looks():
 def help_is_there():
     want_exit(ol("help"), 0, "ol check", "ol doctor")
     want_exit(ol("--version"), 0, "ol ")
+    for command in ("start", "check", "tests", "parity", "mutants", "fuzz", "coverage", "golden", "explain", "report",
+                    "doctor"):
+        for words in (["--help"], ["L10.1", "-h"] if command in ("check", "tests", "golden") else ["-h"]):
+            done = ol(command, *words)
+            want_exit(done, 0, command)
+            want(done.stdout and not done.stderr, f"{command} {words}: help is not on standard output")
+    want_exit(ol("check", "--help"), 0, "--fresh [SEED]")
 
 
 # ------------------------------------------------------------------------------ places
@@ -603,7 +624,7 @@ def closed_descriptors():
     read_log(temporary("closed.jsonl"))
 
 
-CASES = [exit_0, exit_0_for_all_24, exit_1, exit_2_usage, exit_2_helps, exit_3, exit_4, exit_5_without_goldens,
+CASES = [exit_0, exit_0_for_all_24, exit_1, exit_2_usage, exit_2_helps, exit_3, probe_that_fails_is_heard, exit_4, exit_5_without_goldens,
          exit_5_broken_catalogue, exit_70_worker_killed, report_cannot_be_written, disk_is_full,
          stub_is_there_from_the_start, report_through_a_link, junit_is_xml, rubbish_is_inert, log_on_standard_output,
          globs_and_kinds, replay_line_replays, first_divergence_in_full, no_hints, known_pitfall_is_named,

@@ -33,7 +33,7 @@ CFLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-ffp-contract=off",
 LIBS = ["-ljansson", "-lz", "-lm", "-lpthread"]
 RENAMED = {"sample": ["tl_sample"],
            "wrong": ["tl_kv_pool_new", "tl_int4_pack", "tl_qlinear_forward", "tl_abi_version",
-                     "tl_runner_load"],
+                     "tl_runner_load", "tl_runner_run_once"],
            "lacking": ["tl_sample"]}
 SOURCES = {"sample": ["lib_sample", "acts_process", "acts_output", "acts_state"], "wrong": ["lib_wrong"],
            "lacking": []}

@@ -191,6 +191,7 @@ def stages():
         Stage("24 tests, valgrind", lambda: judged("valgrind", ["--wrap", " ".join(MEMCHECK_LOADED)]), "build valgrind"),
         Stage("build asan", build("asan")),
         Stage("judge itself", lambda: counted(["bash", "conformance/selftest/run.sh"]), "build gcc"),
+        Stage("fresh inputs", python("conformance/selftest/fresh.py", "build/release"), "build gcc"),
         Stage("unit tests, valgrind", lambda: cmocka("valgrind", r"test_(?!ops).*", MEMCHECK), "build valgrind"),
         Stage("unit tests, gcc", lambda: cmocka("release", r"test_.*"), "build gcc"),
         Stage("unit tests, asan", lambda: cmocka("asan", r"test_.*"), "build asan"),

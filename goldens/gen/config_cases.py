@@ -54,6 +54,8 @@ def is_document(data):
 
 
 class Cases(f.Book):
+    file_name = "config.json"
+
     def ok(self, group, case_id, comment, inputs, flags=(), want=None):
         def expected(parsed):
             for key, value in (want or {}).items():
@@ -702,7 +704,7 @@ def main(argv=None):
                     v.generator_info("gen/config_cases.py", v.command_of("config_cases.py", args)),
                     {"name": "the page, by hand and by a reader in Python", "version": "1",
                      "dtype": "any", "device": "cpu"},
-                    v.bits_tolerance("verdicts and parsed fields"), NOTES, book.finish())
+                    v.bits_tolerance("verdicts and parsed fields"), NOTES, book.finish(args.seed))
 
 
 if __name__ == "__main__":

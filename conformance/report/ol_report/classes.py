@@ -90,8 +90,8 @@ def mark_old(rows, hashes):
     """Name for each log the golden files that are others today. Logs of further folders of goldens
     list a file of the same name again, so one of the hashes must be today's."""
     for row in rows:
-        if row.log is None:
-            continue
+        if row.log is None or row.log.header["mode"].get("fresh_seed") is not None:
+            continue    # inputs drawn anew are of no day
         seen = collections.defaultdict(set)
         for golden in row.log.header["goldens"]:
             seen[golden.get("path")].add(golden.get("sha256"))

@@ -151,7 +151,7 @@ def _about(log):
             ("Engine", f"{words.engine_text(log)}, sha256 {header['engine'].get('sha256')}"),
             ("Sandbox", mode.get("sandbox", "")), ("It lacks", mode.get("sandbox_lacks", "")),
             ("Mode", "strict" if mode.get("strict") else "not strict"),
-            ("Fresh seed", mode.get("fresh_seed") or ""), ("Limits", limits),
+            ("Fresh inputs", words.fresh_text(mode)), ("Limits", limits),
             ("Machine", " ".join(str(host.get(k, "")) for k in ("os", "release", "arch", "cpu"))),
             ("Catalogue", header["catalog"].get("sha256", ""))]
     rows += [("Golden", f"{g.get('path')} {g.get('sha256')}") for g in header["goldens"]]

@@ -15,7 +15,7 @@ def _header(log):
     if mode.get("sandbox_lacks"):
         yield f"          lacks {mode['sandbox_lacks']}"
     if mode.get("fresh_seed") is not None:
-        yield f"fresh     seed {mode['fresh_seed']}"
+        yield f"fresh     {words.fresh_text(mode)}"
     yield (f"mode      {'strict' if mode.get('strict') else 'not strict'}, {len(log.selected)} of "
            f"{len(log.catalog.tests)} tests"
            + ("" if log.complete else ": INCOMPLETE, no grade can come of this"))
@@ -55,5 +55,5 @@ def render(log, options):
         out.append(f"grade     {words.grade_text(log)}")
     for line in ((log.footer.get("expect") or {}).get("surprises")) or []:
         out.append(f"expected  {words.clean(line)}")
-    out.append(f"verdict   {log.verdict}, exit code {log.exit_code}: {words.EXITS[log.exit_code]}")
+    out.append(f"verdict   {log.verdict}, exit code {log.exit_code}: {words.verdict_meaning(log)}")
     return "\n".join(out) + "\n"

@@ -214,6 +214,23 @@ def verdict_line(log):
             + ("" if log.complete else " (an incomplete selection, no grade can come of it)"))
 
 
+def verdict_meaning(log):
+    """The exit code in the words of this run."""
+    if log.exit_code != 0:
+        return EXITS[log.exit_code]
+    return ("every test passed" if log.complete else
+            "every selected test passed; a part of the tests is no grade")
+
+
+def fresh_text(mode):
+    """The seed of inputs that were drawn anew and where what was expected came from; "" without."""
+    if mode.get("fresh_seed") is None:
+        return ""
+    told = mode.get("fresh") or {}
+    source = f", expected of models by the reference engine ({told['reference']})" if told else ""
+    return f"seed {mode['fresh_seed']}{source}"
+
+
 def engine_text(log):
     engine = log.header["engine"]
     name = clean(engine.get("given") or "") or "built-in"
