@@ -616,14 +616,14 @@ static tl_status refuse_value(const builder *b, tli_json_span token, const char 
                        reason, shown, token.text, (unsigned long long)byte);
 }
 
-static tl_status want_room(const builder *b, room *r, size_t n) {
-    if (r->bytes != NULL && n <= r->n) {
-        return TL_OK;
+/* Make it hold n bytes; what was in it is lost. */
+static bool want_room(room *r, size_t n) {
+    if (r->bytes == NULL || n > r->n) {
+        free(r->bytes);
+        r->bytes = (char *)malloc(n);
+        r->n = n;
     }
-    free(r->bytes); /* what is in it is not needed */
-    r->bytes = (char *)malloc(n);
-    r->n = n;
-    return r->bytes == NULL ? no_memory(b) : TL_OK;
+    return r->bytes != NULL;
 }
 
 /* The next string or scalar; b->at is behind it then. */
@@ -640,7 +640,9 @@ static char look(builder *b) {
 }
 
 static tl_status decode_token(const builder *b, tli_json_span token, room *r) {
-    TLI_TRY(want_room(b, r, token.len));
+    if (!want_room(r, token.len)) {
+        return no_memory(b);
+    }
     (void)tli_json_decode(token, r->bytes);
     return TL_OK;
 }
@@ -659,7 +661,9 @@ static bool read_real(const char *text, double *x) {
 }
 
 static tl_status build_number(builder *b, tli_json_span token, json_t **out) {
-    TLI_TRY(want_room(b, &b->value, token.len + 1));
+    if (!want_room(&b->value, token.len + 1)) {
+        return no_memory(b);
+    }
     char *text = b->value.bytes;
     memcpy(text, token.text, token.len);
     text[token.len] = '\0';
@@ -732,9 +736,8 @@ static tl_status add_value(builder *b, json_t *container, json_t **added) {
 
 /* Fill the root and all that is in it, level by level. */
 static tl_status fill(builder *b, json_t *root) {
-    json_t *open[LEVELS_MAX];
+    json_t *open[LEVELS_MAX] = {root};
     size_t depth = 1;
-    open[0] = root;
     while (depth > 0) {
         json_t *added = NULL;
         const char c = look(b);
@@ -763,9 +766,8 @@ tl_status tli_json_load(json_t **out, tli_json_span value, const char *what, tl_
     free(b.value.bytes);
     if (status != TL_OK) {
         json_decref(root);
-        root = NULL;
     }
-    *out = root;
+    *out = status == TL_OK ? root : NULL;
     return status;
 }
 

@@ -20,6 +20,7 @@
 #define CHUNK_BYTES ((size_t)64 * 1024)
 #define FORGET_BYTES ((size_t)4 * 1024 * 1024)
 #define NAME_SHOWN 80 /* bytes of a name that a message quotes */
+#define DIMS_MAX ((size_t)8000000)
 
 static const tli_json_limits header_limits = {
     .max_bytes = 100000000, .max_depth = 64, .max_nodes = 16000000, .max_member_nodes = 250000};
@@ -97,6 +98,7 @@ struct tl_layout {
     size_t n;
     metadata_entry *metadata; /* [n_metadata] in the header's order */
     size_t n_metadata;
+    size_t n_dims; /* of all tensors */
     uint64_t data_start;
     chunk *chunks;
 };
@@ -259,6 +261,10 @@ static tl_status read_shape(const entry_place *place, const json_t *entry, tl_la
     if (n_dims == 0) {
         return TL_OK;
     }
+    if (n_dims > DIMS_MAX - layout->n_dims) {
+        return refuse_entry(place, "rule 6: more than %zu dimensions in all shapes", DIMS_MAX);
+    }
+    layout->n_dims += n_dims;
     uint64_t *dims = take_words(layout, n_dims);
     if (dims == NULL) {
         return no_memory(place->err);

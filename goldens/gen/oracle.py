@@ -12,6 +12,7 @@ import struct
 HEADER_BYTES_MAX = 100000000
 DEPTH_MAX = 64
 HEADER_NODES_MAX = 16000000
+DIMS_MAX = 8000000
 ENTRY_NODES_MAX = 250000
 CONFIG_NODES_MAX = 100000
 CONFIG_BYTES_MAX = 1 << 20
@@ -325,6 +326,8 @@ def parse_safetensors(data):
         if not isinstance(value, str):
             raise Fault("FORMAT", 5, key)
     tensors = {name: entry_of(name, entry, buffer) for name, entry in top.items()}
+    if sum(len(t.shape) for t in tensors.values()) > DIMS_MAX:
+        raise Fault("FORMAT", 6)
     at = 0
     for t in sorted(tensors.values(), key=lambda t: (t.begin, t.end)):
         if t.begin != at:

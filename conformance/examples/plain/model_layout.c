@@ -13,7 +13,12 @@
 #include "model_plain.h"
 #include "util.h"
 
-enum { MAX_HEADER = 100000000, MAX_NODES = 16000000, MAX_MEMBER_NODES = 250000 };
+enum {
+    MAX_HEADER = 100000000,
+    MAX_NODES = 16000000,
+    MAX_MEMBER_NODES = 250000,
+    MAX_DIMS = 8000000
+};
 
 /* A tensor's place in the order of names. */
 typedef struct named {
@@ -240,6 +245,10 @@ static tl_status allocate(tl_layout *layout, const char *header, size_t n_header
         const char *shape = shape_of(walk.value);
         layout->n_tensors += is_metadata(&walk) ? 0 : 1;
         n_dims += shape == NULL ? 0 : plain_json_count(shape);
+    }
+    if (n_dims > MAX_DIMS) {
+        return tli_fail(err, TL_ERR_FORMAT, "%zu dimensions in all shapes, at most %d are allowed",
+                        n_dims, MAX_DIMS);
     }
     /* One more than needed, so that none is of size 0. */
     layout->tensors = tli_calloc(layout->n_tensors + 1, sizeof *layout->tensors);

@@ -13,6 +13,7 @@ from .strict_json import Reader, check_bytes, parse_object
 LONGEST_HEADER = 100_000_000
 MOST_NODES = 16_000_000
 MOST_NODES_OF_ENTRY = 250_000
+MOST_DIMS = 8_000_000
 U64_MAX = 2**64 - 1
 SPACES = re.compile(rb" *+")
 INDEX = "model.safetensors.index.json"
@@ -189,6 +190,8 @@ class File:
         pos = SPACES.match(header, pos).end()
         need(pos == len(header), "FORMAT",
              f"byte {8 + pos} follows the header's last }} and is no space", 8 + pos)
+        n_dims = sum(len(tensor.shape) for tensor in self.tensors.values())
+        need(n_dims <= MOST_DIMS, "FORMAT", f"{n_dims} dimensions in all shapes")
         for tensor in self.tensors.values():
             tensor.file = self
 
