@@ -143,6 +143,11 @@ int main(void) {
         bool answered = !is_hello && !done && misbehave(seq);
         done = done || !is_hello;
         json_t *answer = is_hello ? hello(seq) : refusal(seq);
+        if (is_hello && is("never_reads")) {
+            (void)ol_wire_write_json(OL_WIRE_FD_RESPONSE, answer);
+            (void)sleep(20);
+            return 0;
+        }
         for (int n = is("answers_twice") && !is_hello ? 2 : 1; n > 0 && !answered; n--) {
             (void)ol_wire_write_json(OL_WIRE_FD_RESPONSE, answer);
         }

@@ -96,6 +96,8 @@ def exit_0_for_all_24():
         want([c["id"] for c in test["checks"]] == [c["id"] for c in defined["checks"]],
              f"{test['name']}: other checks than the catalogue's")
         want(all(c["state"] == "held" for c in test["checks"]), f"{test['name']}: a check was not held")
+    if hostile.is_sanitized(BUILD):
+        raise Skip("all held, but for the judge's own 64 MiB, which ASan's shadow memory is beyond")
     judge = records[-1]["judge"]
     want(judge["max_rss_kb"] <= 65536, f"the judge took {judge['max_rss_kb']} KiB, 64 MiB are allowed")
 

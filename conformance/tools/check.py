@@ -19,10 +19,12 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 JOBS = str(os.cpu_count() or 1)
 LANES = min(2, os.cpu_count() or 1)  # stages at once; each runs JOBS processes where it can
-SAN_ENV = {
+ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:allocator_may_return_null=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     "TSAN_OPTIONS": "halt_on_error=1",
+    # For every make below a stage, too: one with other flags would build a variant anew while others run it.
+    "WERROR": "1",
 }
 
 
@@ -48,7 +50,7 @@ class Count:
 def run(command, env=None, timeout=900):
     """Exit status and the two outputs together. A timeout is status 124."""
     try:
-        done = subprocess.run(command, cwd=ROOT, env={**os.environ, **SAN_ENV, **(env or {})}, text=True,
+        done = subprocess.run(command, cwd=ROOT, env={**os.environ, **ENV, **(env or {})}, text=True,
                               errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=timeout)
         return done.returncode, done.stdout
@@ -166,7 +168,7 @@ class Stage:
 
 
 def build(variant, *targets):
-    return lambda: plain(["make", "-j", JOBS, f"VARIANT={variant}", "WERROR=1", *(targets or ("all", "engine-tests"))])
+    return lambda: plain(["make", "-j", JOBS, f"VARIANT={variant}", *(targets or ("all", "engine-tests"))])
 
 
 def python(*words, env=None, timeout=1500):
@@ -192,6 +194,7 @@ def stages():
         Stage("build asan", build("asan")),
         Stage("judge itself", lambda: counted(["bash", "conformance/selftest/run.sh"]), "build gcc"),
         Stage("fresh inputs", python("conformance/selftest/fresh.py", "build/release"), "build gcc"),
+        Stage("judge itself, asan", lambda: counted(["make", "-s", "judge-asan"]), "build gcc", "build asan"),
         Stage("unit tests, valgrind", lambda: cmocka("valgrind", r"test_(?!ops).*", MEMCHECK), "build valgrind"),
         Stage("unit tests, gcc", lambda: cmocka("release", r"test_.*"), "build gcc"),
         Stage("unit tests, asan", lambda: cmocka("asan", r"test_.*"), "build asan"),
@@ -215,7 +218,8 @@ def stages():
         Stage("mutants' runner", python("mutants/test_mutants.py"), "build gcc"),
         Stage("reports", python("conformance/report/test_report.py"), "build gcc"),
         Stage("faults", python(tools + "faults.py"), "build gcc"),
-        Stage("fuzz corpora", lambda: counted(["make", "-s", "-j", JOBS, "fuzz-replay"]), "build gcc"),
+        Stage("fuzz corpora", lambda: counted(["make", "-s", "-j", JOBS, "fuzz-replay"]), "build asan",
+              "build valgrind"),
         Stage("start", python("conformance/start/test_start.py"), "build gcc"),
         Stage("examples", python("conformance/examples/test_examples.py"), "build gcc"),
         Stage("install", lambda: counted(["bash", tools + "install_test.sh"]), "build gcc"),

@@ -56,7 +56,11 @@ def items():
     with open(os.path.join(ROOT, "conformance", "catalog.json"), encoding="utf-8") as file:
         tests = [test["name"] for test in json.load(file)["tests"]]
     found += [(f"judged/{name}", [ol, "check", "L10.1", "--only", name, "-j", "1"], {}) for name in tests]
-    found.append(("judge itself", ["bash", "conformance/selftest/run.sh"], {"BUILD": "build/cov"}))
+    # Long ones first: the judge's own tests, a script and its options as run.sh has them, and the corpora.
+    with open(os.path.join(ROOT, "conformance/selftest/run.sh"), encoding="utf-8") as file:
+        parts = re.findall(r'^part "([^"]+)" python3 (\S+) "\$build"(.*)$', file.read(), re.M)
+    found = [(f"judge itself, {name}", [sys.executable, script, "build/cov", *rest.split()], {})
+             for name, script, rest in parts] + found
     found.append(("corpora", [sys.executable, "fuzz/fuzz.py", "replay", "--variant", "cov"], {}))
     found.append(("reports", [sys.executable, "conformance/report/test_report.py", "--ol", "build/cov/bin/ol"], {}))
     return found
@@ -135,7 +139,8 @@ def measure():
     shutil.rmtree(OUT, ignore_errors=True)
     os.makedirs(RAW)
     os.chmod(OUT, 0o1777)
-    built = run(["make", "-j", str(JOBS), "VARIANT=cov", "WERROR=1", "all", "engine-tests", "judge-tests",
+    os.environ["WERROR"] = "1"  # for makes below items too: one with other flags would build the variant anew
+    built = run(["make", "-j", str(JOBS), "VARIANT=cov", "all", "engine-tests", "judge-tests",
                  "build/cov/bin/fuzz-replay"])
     if built.returncode != 0:
         sys.exit(built.stdout + "the cov variant does not build\n0 passed, 1 failed")

@@ -4,6 +4,8 @@ ifeq ($(VARIANT),cov)
 $(B)/bin/ol: $(B)/obj/conformance/tools/coverage_hooks.o
 $(B)/bin/ol: ld += -Wl,--wrap=_exit,--wrap=ol_dir_remove,--wrap=execve
 $(B)/bin/ol-host: $(B)/obj/conformance/tools/coverage_host.o
+# Only the engine has threads, whose counters need atomic steps; the judge's then take a third of the time.
+$(B)/obj/conformance/%.o: cc += -fprofile-update=single
 endif
 
 # The judge's own unit tests with the variant's objects; conformance/selftest/run.sh builds them by itself.
@@ -17,3 +19,13 @@ judge-tests: $(JUDGE_TESTS)
 ## what the tests reach: build/coverage/ (HTML, Cobertura, JSON, Markdown), held to conformance/coverage.json
 coverage: build/deps.judge build/deps.check
 	@$(PYTHON) conformance/tools/coverage.py
+
+.PHONY: judge-asan
+## the judge's own tests with `ol` under ASan and UBSan; host and library are plain, so that the cage is the usual one
+judge-asan: build/deps.judge
+	@$(MAKE) -s VARIANT=release all
+	@$(MAKE) -s VARIANT=asan build/asan/bin/ol
+	@mkdir -p build/judge-asan/bin build/judge-asan/lib
+	@cp build/asan/bin/ol build/release/bin/ol-host build/judge-asan/bin/
+	@cp -P build/release/lib/* build/judge-asan/lib/
+	@BUILD=build/judge-asan bash conformance/selftest/run.sh

@@ -46,7 +46,7 @@ static uint32_t next_random(writer *w) {
 static void add_entry(writer *w, const char *name, const char *dtype, size_t rows, size_t cols,
                       size_t n_bytes) {
     char shape[64];
-    snprintf(shape, sizeof shape, cols == 0 ? "%zu" : "%zu,%zu", rows, cols);
+    (void)snprintf(shape, sizeof shape, cols == 0 ? "%zu" : "%zu,%zu", rows, cols);
     const int n = snprintf(w->header + w->header_len, HEADER_CAP - w->header_len,
                            ",\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
                            name, dtype, shape, w->n_data, w->n_data + n_bytes);
@@ -79,14 +79,14 @@ static void add_int4(writer *w, const char *name, size_t rows, size_t cols) {
     for (size_t i = 0; i < rows * cols / 2; i++) {
         to[i] = (uint8_t)next_random(w);
     }
-    snprintf(part, sizeof part, "%s.qweight", name);
+    (void)snprintf(part, sizeof part, "%s.qweight", name);
     add_entry(w, part, "U8", rows, cols / 2, rows * cols / 2);
     to = w->data + w->n_data;
     for (size_t i = 0; i < rows * cols / GROUP; i++) {
         to[2 * i] = (uint8_t)next_random(w);
         to[2 * i + 1] = 0x18; /* f16, about 0.002 */
     }
-    snprintf(part, sizeof part, "%s.scales", name);
+    (void)snprintf(part, sizeof part, "%s.scales", name);
     add_entry(w, part, "F16", rows, cols / GROUP, rows * cols / GROUP * 2);
 }
 
@@ -100,7 +100,7 @@ static void add_norm(writer *w, const char *name) {
 
 static void add_linear(writer *w, bench_kind kind, const char *name, size_t rows, size_t cols) {
     char weight[160];
-    snprintf(weight, sizeof weight, "%s.weight", name);
+    (void)snprintf(weight, sizeof weight, "%s.weight", name);
     if (kind == BENCH_F32) {
         add_f32(w, weight, rows, cols);
     } else if (kind == BENCH_BF16) {
@@ -120,12 +120,12 @@ static void add_layer(writer *w, bench_kind kind, size_t i_layer) {
                    {"mlp.down_proj", HIDDEN, INTER}};
     char name[128];
     for (size_t i = 0; i < sizeof linears / sizeof *linears; i++) {
-        snprintf(name, sizeof name, "model.layers.%zu.%s", i_layer, linears[i].name);
+        (void)snprintf(name, sizeof name, "model.layers.%zu.%s", i_layer, linears[i].name);
         add_linear(w, kind, name, linears[i].rows, linears[i].cols);
     }
-    snprintf(name, sizeof name, "model.layers.%zu.input_layernorm.weight", i_layer);
+    (void)snprintf(name, sizeof name, "model.layers.%zu.input_layernorm.weight", i_layer);
     add_norm(w, name);
-    snprintf(name, sizeof name, "model.layers.%zu.post_attention_layernorm.weight", i_layer);
+    (void)snprintf(name, sizeof name, "model.layers.%zu.post_attention_layernorm.weight", i_layer);
     add_norm(w, name);
 }
 
@@ -181,7 +181,7 @@ const char *bench_model_new(bench_model *out, bench_kind kind) {
                                   {"model.safetensors", start, out->n_file}};
     tl_error err = {0};
     if (tl_model_view(&out->model, files, 2, NULL, &err) != TL_OK) {
-        snprintf(reason, sizeof reason, "%s", err.text);
+        (void)snprintf(reason, sizeof reason, "%s", err.text);
         bench_model_free(out);
         return reason;
     }

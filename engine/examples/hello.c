@@ -11,7 +11,7 @@ enum { ROOM = 256, N_BLOCKS = ROOM / 16 }; /* positions, in blocks of 16 */
 
 static void check(tl_status status, const tl_error *err) {
     if (status != TL_OK) {
-        fprintf(stderr, "%s: %s\n", tl_status_name(status), err->text);
+        (void)fprintf(stderr, "%s: %s\n", tl_status_name(status), err->text);
         exit(1);
     }
 }
@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
         tokens[n] = (unsigned char)argv[2][n];
     }
     if (n == 0) {
-        fprintf(stderr, "usage: %s MODEL_DIR TEXT\n", argv[0]);
+        (void)fprintf(stderr, "usage: %s MODEL_DIR TEXT\n", argv[0]);
         return 2;
     }
     const tl_engine_cfg cfg = tl_engine_cfg_default();

@@ -209,6 +209,7 @@ char *tli_path_join(const char *dir, const char *name) {
     }
     memcpy(path, dir, n_dir);
     path[n_dir] = '/';
-    memcpy(path + n_dir + 1, name, n_name + 1);
+    memcpy(path + n_dir + 1, name, n_name);
+    path[n_dir + 1 + n_name] = '\0';
     return path;
 }

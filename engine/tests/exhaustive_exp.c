@@ -66,10 +66,10 @@ int main(void) {
         }
 #endif
         if (bits % (UINT64_C(1) << 28) == 0) {
-            fprintf(stderr, "\rexp: %2u of 16", (unsigned)(bits >> 28));
+            (void)fprintf(stderr, "\rexp: %2u of 16", (unsigned)(bits >> 28));
         }
     }
-    fprintf(stderr, "\n");
+    (void)fprintf(stderr, "\n");
     printf("exp over 2^32 arguments: worst %.4f ulp, %llu wrong, vector form %s, %llu differ\n",
            worst, (unsigned long long)n_wrong, has_vector ? "compared" : "absent",
            (unsigned long long)n_differ);
