@@ -179,7 +179,7 @@ static void become(const ol_engine *engine, const ol_cage *cage, const char *loc
     }
     char text[256];
     int n = snprintf(text, sizeof text, "%s: %s", step, strerror(errno));
-    if (n > 0 && write(status, text, (size_t)n) != n) {
+    if (n > 0 && !ol_write_all(status, text, (size_t)n)) {
         _exit(126);
     }
     _exit(127);

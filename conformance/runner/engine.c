@@ -145,21 +145,6 @@ void ol_paths_remove_run_dir(ol_paths *paths) {
 
 /* ------------------------------------------------------------------ copies */
 
-static bool write_all(int fd, const char *bytes, size_t n) {
-    while (n > 0) {
-        ssize_t sent = write(fd, bytes, n);
-        if (sent < 0 && errno == EINTR) {
-            continue;
-        }
-        if (sent <= 0) {
-            return false;
-        }
-        bytes += sent;
-        n -= (size_t)sent;
-    }
-    return true;
-}
-
 /* The runtimes that change what a process may use: memory, a second process, exit status. */
 bool ol_holds_sanitizer(const char *bytes, size_t n) {
     static const char *const marks[] = {"__asan_init", "__tsan_init", "__msan_init",
@@ -190,7 +175,7 @@ static bool copy_in(ol_engine *engine, const ol_paths *paths, const char *from, 
     ol_format(to, 4096, "%s/bin/%s", paths->run_dir, name);
     (void)unlink(to);
     int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
-    bool ok = fd >= 0 && write_all(fd, bytes, n_bytes) && fchmod(fd, 0555) == 0;
+    bool ok = fd >= 0 && ol_write_all(fd, bytes, n_bytes) && fchmod(fd, 0555) == 0;
     int why = errno;
     ok = (fd < 0 || close(fd) == 0) && ok;
     free(bytes);

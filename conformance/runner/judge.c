@@ -202,18 +202,36 @@ size_t ol_edit_distance(const char *a, const char *b) {
     return rows[1][n_b];
 }
 
-static bool read_all(int fd, char *bytes, size_t n_bytes) {
-    size_t n_read = 0;
-    while (n_read < n_bytes) {
-        ssize_t n = read(fd, bytes + n_read, n_bytes - n_read);
-        if (n < 0 && errno == EINTR) {
+bool ol_read_all(int fd, void *bytes, size_t n) {
+    char *at = bytes;
+    while (n > 0) {
+        ssize_t got = read(fd, at, n);
+        if (got < 0 && errno == EINTR) {
             continue;
         }
-        if (n <= 0) {
-            errno = n == 0 ? EIO : errno;
+        if (got <= 0) {
+            errno = got == 0 ? EIO : errno;
             return false;
         }
-        n_read += (size_t)n;
+        at += got;
+        n -= (size_t)got;
+    }
+    return true;
+}
+
+bool ol_write_all(int fd, const void *bytes, size_t n) {
+    const char *at = bytes;
+    while (n > 0) {
+        ssize_t sent = write(fd, at, n);
+        if (sent < 0 && errno == EINTR) {
+            continue;
+        }
+        if (sent <= 0) {
+            errno = sent == 0 ? EIO : errno;
+            return false;
+        }
+        at += sent;
+        n -= (size_t)sent;
     }
     return true;
 }
@@ -237,7 +255,7 @@ static char *read_open(int fd, size_t max, size_t *n_bytes) {
     if (bytes == NULL) {
         return NULL;
     }
-    if (!read_all(fd, bytes, n)) {
+    if (!ol_read_all(fd, bytes, n)) {
         int why = errno;
         free(bytes);
         errno = why;

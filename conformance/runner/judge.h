@@ -108,6 +108,10 @@ size_t ol_edit_distance(const char *a, const char *b);
 /* A file as one block, NUL-ended behind its bytes. NULL with errno set; at most `max` bytes
  * (EFBIG). free() it. */
 char *ol_read_file(const char *path, size_t max, size_t *n_bytes);
+/* All n bytes, whatever interrupts and however little goes at once; false with errno set, which is
+ * EIO when the other end has no more to give or takes none. */
+bool ol_read_all(int fd, void *bytes, size_t n);
+bool ol_write_all(int fd, const void *bytes, size_t n);
 
 uint64_t ol_now_ns(void); /* monotonic */
 

@@ -27,29 +27,13 @@ char *ol_report_make(const ol_run *run, ol_format_kind format, bool stub, size_t
     return text;
 }
 
-static bool write_all(int fd, const char *bytes, size_t n) {
-    while (n > 0) {
-        ssize_t sent = write(fd, bytes, n);
-        if (sent < 0 && errno == EINTR) {
-            continue;
-        }
-        if (sent <= 0) {
-            errno = sent == 0 ? EIO : errno;
-            return false;
-        }
-        bytes += sent;
-        n -= (size_t)sent;
-    }
-    return true;
-}
-
 /* A device, a pipe, a terminal: there is nothing to replace. */
 static bool write_through(const char *path, const char *bytes, size_t n) {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0) {
         return false;
     }
-    bool ok = write_all(fd, bytes, n);
+    bool ok = ol_write_all(fd, bytes, n);
     int why = errno;
     ok = close(fd) == 0 && ok;
     errno = ok ? 0 : why;
@@ -65,7 +49,7 @@ static bool replace(const char *path, const char *bytes, size_t n) {
     if (fd < 0) {
         return false;
     }
-    bool ok = write_all(fd, bytes, n) && fsync(fd) == 0;
+    bool ok = ol_write_all(fd, bytes, n) && fsync(fd) == 0;
     int why = errno;
     if (close(fd) != 0 && ok) {
         ok = false;
@@ -108,7 +92,7 @@ static bool put(const ol_run *run, const ol_report_option *to, bool stub, ol_fau
         return ol_fault_set(fault, OL_EXIT_INTERNAL, "a report could not be made: out of memory");
     }
     bool ok =
-        to->path == NULL ? write_all(STDOUT_FILENO, bytes, n) : write_file(to->path, bytes, n);
+        to->path == NULL ? ol_write_all(STDOUT_FILENO, bytes, n) : write_file(to->path, bytes, n);
     int why = errno;
     free(bytes);
     return ok || ol_fault_set(fault, OL_EXIT_INTERNAL, "the report %s cannot be written: %s",

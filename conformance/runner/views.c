@@ -106,21 +106,6 @@ static void end(script *s) {
     s->answer = NULL;
 }
 
-static bool put_input(int fd, const char *bytes, size_t n) {
-    while (n > 0) {
-        ssize_t sent = write(fd, bytes, n);
-        if (sent < 0 && errno == EINTR) {
-            continue;
-        }
-        if (sent <= 0) {
-            return false;
-        }
-        bytes += sent;
-        n -= (size_t)sent;
-    }
-    return lseek(fd, 0, SEEK_SET) == 0;
-}
-
 /* All that was written, NUL-ended; NULL when it cannot be had. */
 static char *take_output(int fd, size_t *n) {
     struct stat info;
@@ -185,7 +170,7 @@ static bool call(script *s, const char *input, size_t n_input, ol_fault *fault) 
         s->fds[i] = memfd_create("ol-report", MFD_CLOEXEC);
         ok = ok && s->fds[i] >= 3;
     }
-    if (!ok || !put_input(s->fds[0], input, n_input)) {
+    if (!ok || !ol_write_all(s->fds[0], input, n_input) || lseek(s->fds[0], 0, SEEK_SET) != 0) {
         return ol_fault_set(fault, OL_EXIT_INTERNAL, "no memory for a report: %s", strerror(errno));
     }
     (void)fflush(NULL);

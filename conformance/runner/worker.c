@@ -7,6 +7,7 @@
 #include "child_private.h"
 #include "context.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -79,7 +80,7 @@ static OL_NORETURN void time_reference(const baseline_ctx *b, int to) {
     setup.limits.wall_s = ol_limits_default().wall_s;
     json_t *record = ol_run_test(&setup, &setup.reference, b->t->index);
     double cpu_s = (double)json_integer_value(json_object_get(record, "cpu_ms")) / 1000;
-    _exit(write(to, &cpu_s, sizeof cpu_s) == (ssize_t)sizeof cpu_s ? 0 : 1);
+    _exit(ol_write_all(to, &cpu_s, sizeof cpu_s) ? 0 : 1);
 }
 
 /* The reference engine's CPU seconds for this test, 0 when they cannot be had. The child under test
@@ -96,11 +97,11 @@ static double baseline(void *ctx) {
         time_reference(b, fds[1]);
     }
     child_close(&fds[1]);
-    if (pid < 0 || read(fds[0], &cpu_s, sizeof cpu_s) != (ssize_t)sizeof cpu_s) {
+    if (pid < 0 || !ol_read_all(fds[0], &cpu_s, sizeof cpu_s)) {
         cpu_s = 0;
     }
     child_close(&fds[0]);
-    while (pid > 0 && waitpid(pid, NULL, 0) < 0) {
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
     }
     return cpu_s;
 }
@@ -245,13 +246,5 @@ void ol_worker_main(const ol_setup *setup, size_t index, int to) {
     note_own_cost(record);
     char *text = record == NULL ? NULL : json_dumps(record, JSON_COMPACT);
     size_t n = text == NULL ? 0 : strlen(text);
-    size_t n_sent = 0;
-    while (n_sent < n) {
-        ssize_t sent = write(to, text + n_sent, n - n_sent);
-        if (sent <= 0) {
-            break;
-        }
-        n_sent += (size_t)sent;
-    }
-    _exit(n > 0 && n_sent == n ? 0 : 1);
+    _exit(n > 0 && ol_write_all(to, text, n) ? 0 : 1);
 }

@@ -115,7 +115,7 @@ def judge_without_processes(folder):
 
 
 def judge_stopped_and_continued(_):
-    """Each continuation ends a poll or a read with EINTR."""
+    """Clocks jump while it stands still, and its children run on."""
     child = subprocess.Popen([OL, "check", "L10.1", "--only", "kv_pool_b*", "--only", "sampler*", "-j", "2"], cwd=ROOT,
                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True)
     rounds = 0
@@ -270,6 +270,60 @@ def bytes_one_by_one(folder):
     need(done.returncode == PASS, f"exit code {done.returncode}:\n{done.stdout}{done.stderr}")
 
 
+# Between a program and the C library: two of three calls are interrupted, the third does a part of what was asked.
+ROUGH = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define REAL(name) ((__typeof__(name) *)dlsym(RTLD_NEXT, #name))
+static int interrupted(unsigned *n) { errno = EINTR; return ++*n % 3 != 0; }
+ssize_t read(int fd, void *at, size_t n) {
+    static unsigned turn;
+    return interrupted(&turn) ? -1 : REAL(read)(fd, at, n > 1021 ? 1021 : n > 1 ? n / 2 : n);
+}
+ssize_t write(int fd, const void *at, size_t n) {
+    static unsigned turn;
+    return interrupted(&turn) ? -1 : REAL(write)(fd, at, n > 1021 ? 1021 : n > 1 ? n / 2 : n);
+}
+int poll(struct pollfd *fds, nfds_t n, int ms) {
+    static unsigned turn;
+    return interrupted(&turn) ? -1 : REAL(poll)(fds, n, ms);
+}
+pid_t waitpid(pid_t pid, int *status, int options) {
+    static unsigned turn;
+    return interrupted(&turn) ? -1 : REAL(waitpid)(pid, status, options);
+}
+pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage) {
+    static unsigned turn;
+    return interrupted(&turn) ? -1 : REAL(wait4)(pid, status, options, usage);
+}
+"""
+
+
+def interrupted_calls_and_short_reads(folder):
+    """The judge first; then the host of an engine, as a testee whose calls go through the same."""
+    shim, rough = os.path.join(folder, "rough.so"), os.path.join(folder, "rough")
+    made = run(["cc", "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", shim], stdin=None, input=ROUGH)
+    need(made.returncode == 0, f"the shim does not build: {made.stderr}")
+    ask = [*QUICK, "--only", "f16_rounds_to_nearest_even"]  # frames of half a megabyte
+    done = run([OL, *ask], env={**os.environ, "LD_PRELOAD": shim})
+    need(done.returncode == PASS, f"the judge: exit code {done.returncode}:\n{done.stdout}{done.stderr}")
+    os.chmod(folder, 0o755)
+    for part in ("bin/ol-host", "lib/libtl.so.1"):
+        shutil.copy(os.path.join(BUILD, part), folder)
+    with open(rough, "w", encoding="utf-8") as file:
+        # The loader passes over a shim that it cannot read; the redirection does not.
+        file.write(f"#!/bin/sh\ncd {folder} || exit 9\n: < rough.so || exit 9\n"
+                   "LD_PRELOAD=./rough.so exec ./ol-host ./libtl.so.1\n")
+    os.chmod(rough, 0o755)
+    done = run([OL, *ask, "--testee", rough])
+    need(done.returncode == PASS, f"the host: exit code {done.returncode}:\n{done.stdout}{done.stderr}")
+
+
 # ------------------------------------------------------------------ files that scripts write
 
 # How each script writes a file: what it imports, and the write of `text` to `path`. The first is no script of ours: it
@@ -377,7 +431,8 @@ def scripts_write_beside(_):
 
 TESTS = [engine_in_a_tiny_address_space, judge_in_a_tiny_address_space, judge_without_descriptors,
          judge_without_processes, judge_stopped_and_continued, reader_sleeps, reader_leaves, killed_at_any_moment,
-         no_room_for_reports, full_device, full_file_system, bytes_one_by_one, scripts_killed_in_the_middle,
+         no_room_for_reports, full_device, full_file_system, bytes_one_by_one,
+         interrupted_calls_and_short_reads, scripts_killed_in_the_middle,
          scripts_without_room, scripts_write_beside]
 
 
