@@ -206,6 +206,7 @@ static const key_rule kv_rules[] = {CASE,
 static const key_rule kv_adopted_rules[] = {CASE,
                                             OBJECT("config", pool_rules),
                                             HEX("model_tag", 16),
+                                            HEXES_OR("cached", 32),
                                             OBJECTS("blocks", adopted_block_rules),
                                             BYTES("envelope"),
                                             END};

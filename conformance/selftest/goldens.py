@@ -499,6 +499,11 @@ def short_key(f):
     case_of(f, "kv", "blocks")["blocks"][0]["key"] = "00"
 
 
+@broken("kv.json", ".cached[0]")
+def kv_cached_key_too_short(f):
+    case_of(f, "kv", group="adopted")["cached"] = ["00"]
+
+
 @broken("kv.json", "slab")
 def short_slab(f):
     case_of(f, "kv", "blocks")["blocks"][0]["layers"][0]["k"].pop()

@@ -292,8 +292,32 @@ static void part_lookup(ol_test *t) {
     kv_close(&k);
 }
 
-/* Keys that differ from a registered one in a single byte, in every place: all 128 bits are the
+/* Keys that differ from the registered key 1 in a single bit, in every place: all 128 bits are the
  * key. */
+static void near_keys_miss(kv_script *k) {
+    for (size_t bit = 0; !k->broken && bit < 128; bit++) {
+        static const char digits[] = "0123456789abcdef";
+        char text[KV_KEY_TEXT];
+        (void)kv_key(1, text);
+        size_t value = (size_t)(strchr(digits, text[bit / 4]) - digits);
+        text[bit / 4] = digits[value ^ ((size_t)1 << bit % 4)];
+        const json_t *answer =
+            ol_call(k->t, "kv_lookup", "{s:I, s:s}", "pool", (json_int_t)k->pool, "key", text);
+        ol_check_refused(k->t, k->check, answer, "NOT_FOUND", NULL, -1,
+                         "look-up of a key that differs in one bit");
+    }
+}
+
+/* In the index of a pool of one block two keys have hardly a choice but to meet. */
+static void part_near_keys(ol_test *t) {
+    kv_shape one = small;
+    one.n_blocks = 1;
+    kv_script k = kv_open(t, "lookup_misses", one);
+    kv_fill_and_register(&k, kv_take(&k), 1);
+    near_keys_miss(&k);
+    kv_close(&k);
+}
+
 static void part_misses(ol_test *t) {
     kv_script k = kv_open(t, "lookup_misses", small);
     kv_lookup_refused(&k, 1, "NOT_FOUND", "look-up in a new pool");
@@ -303,15 +327,7 @@ static void part_misses(ol_test *t) {
     kv_cache(&k, ids[1], 2);
     uint64_t before = kv_digest(&k);
     kv_lookup_refused(&k, 3, "NOT_FOUND", "look-up of a key that was never registered");
-    for (size_t at = 0; !k.broken && at < 32; at++) {
-        char text[KV_KEY_TEXT];
-        (void)kv_key(1, text);
-        text[at] = text[at] == '0' ? '8' : '0';
-        const json_t *answer =
-            ol_call(t, "kv_lookup", "{s:I, s:s}", "pool", (json_int_t)k.pool, "key", text);
-        ol_check_refused(t, k.check, answer, "NOT_FOUND", NULL, -1,
-                         "look-up of a key that differs in one digit");
-    }
+    near_keys_miss(&k);
     kv_digest_is(&k, before, "look-ups that missed");
     kv_stats_are(&k, 6, 1, 1, "after look-ups that missed");
     kv_close(&k);
@@ -410,6 +426,7 @@ void test_kv_pool_bounds_and_cache_lifecycle(ol_test *t) {
         {"release", part_release},
         {"lookup", part_lookup},
         {"misses", part_misses},
+        {"near keys", part_near_keys},
         {"cache-off", part_cache_off},
         {"ids", part_ids},
         {"slabs", part_slabs},

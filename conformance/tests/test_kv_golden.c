@@ -77,6 +77,40 @@ static void check_values(kv_script *k, const ol_case *c, uint32_t id, const gold
     }
 }
 
+static void register_key(kv_script *k, uint32_t id, const char *key) {
+    if (!k->broken) {
+        const json_t *answer = ol_call(k->t, "kv_register", "{s:I, s:I, s:s}", "pool",
+                                       (json_int_t)k->pool, "id", (json_int_t)id, "key", key);
+        k->broken = !ol_check_ok(k->t, k->check, answer, "register");
+    }
+}
+
+/* Blocks that are in the cache before the import, released in this order. */
+static void put_cached(kv_script *k, const json_t *keys) {
+    size_t n = json_array_size(keys);
+    uint32_t *ids = ol_alloc(k->t, (n + 1) * sizeof *ids);
+    kv_alloc(k, ids, n);
+    for (size_t i = 0; i < n; i++) {
+        kv_set_fill(k, ids[i], k->shape.block_tokens);
+        register_key(k, ids[i], json_string_value(json_array_get(keys, i)));
+    }
+    for (size_t i = 0; i < n; i++) {
+        kv_do(k, "kv_release", ids[i]);
+    }
+}
+
+/* Each key that came in finds its block. */
+static void check_found(kv_script *k, uint32_t id, const golden_block *b) {
+    if (k->broken || b->key == NULL) {
+        return;
+    }
+    const json_t *answer =
+        ol_call(k->t, "kv_lookup", "{s:I, s:s}", "pool", (json_int_t)k->pool, "key", b->key);
+    if (ol_check_ok(k->t, k->check, answer, "look-up of an imported key")) {
+        ol_check_int(k->t, k->check, ol_int(k->t, answer, "id"), id, "block that the key finds");
+    }
+}
+
 /* Import the case's envelope; `blocks` may be missing (of a twin that is only to be accepted). */
 static void check_import(ol_test *t, const ol_case *c, const char *check, bool look) {
     kv_shape shape = case_shape(t, c);
@@ -85,6 +119,7 @@ static void check_import(ol_test *t, const ol_case *c, const char *check, bool l
     const json_t *blocks = json_object_get(c->body, "blocks");
     size_t n = e.n_bytes < ENV_HEADER ? 0 : env_u32(e.bytes, ENV_N_BLOCKS);
     uint32_t *ids = ol_alloc(t, (n + 1) * sizeof *ids);
+    put_cached(&k, json_object_get(c->body, "cached"));
     env_take(&k, &e, ids, n);
     for (size_t i = 0; look && !k.broken && i < json_array_size(blocks); i++) {
         golden_block b = case_block(t, c, json_array_get(blocks, i));
@@ -92,6 +127,10 @@ static void check_import(ol_test *t, const ol_case *c, const char *check, bool l
         if (b.layers != NULL) {
             check_values(&k, c, ids[i], &b);
         }
+    }
+    for (size_t i = 0; look && i < json_array_size(blocks); i++) {
+        golden_block b = case_block(t, c, json_array_get(blocks, i));
+        check_found(&k, ids[i], &b);
     }
     kv_close(&k);
 }
@@ -106,10 +145,8 @@ static void put_block(kv_script *k, const ol_case *c, uint32_t id, const golden_
         kv_write(k, id, i / 2, side, values, n);
     }
     kv_set_fill(k, id, b->fill);
-    if (b->key != NULL && !k->broken) {
-        const json_t *answer = ol_call(k->t, "kv_register", "{s:I, s:I, s:s}", "pool",
-                                       (json_int_t)k->pool, "id", (json_int_t)id, "key", b->key);
-        k->broken = !ol_check_ok(k->t, k->check, answer, "register");
+    if (b->key != NULL) {
+        register_key(k, id, b->key);
     }
 }
 
@@ -216,7 +253,8 @@ void test_kv_golden(ol_test *t, const ol_case *c) {
         return;
     }
     if (strcmp(c->group, "adopted") == 0) {
-        check_import(t, c, "import_golden", true);
+        bool beside = json_object_get(c->body, "cached") != NULL;
+        check_import(t, c, beside ? "keys_after_allocation" : "import_golden", true);
         return;
     }
     check_export(t, c);

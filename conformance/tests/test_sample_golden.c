@@ -316,12 +316,30 @@ static void part_large_vocab(ol_test *t) {
     check_large(t, &in, "49,152 logits, greedy");
 }
 
+/* 4,096 of them far apart in the vocabulary, each 2^-17 from the next one, above nearly all others:
+ * an order that is only nearly right keeps others. */
+static void part_close_vocab(ol_test *t) {
+    enum { V = 49152, EVERY = 12, CLOSE = V / EVERY };
+    float *x = ol_alloc(t, V * sizeof *x);
+    for (size_t i = 0; i < V; i++) {
+        bool close = i % EVERY == 7;
+        size_t rank = i / EVERY * 2654435761u % CLOSE;
+        x[i] = close ? 8.0f + (float)rank * 0x1p-17f : ol_rand_normal(t) * 2.0f;
+    }
+    naive_input in = {.x = x, .n = V, .params = naive_params_off()};
+    in.params.top_k = 100;
+    check_large(t, &in, "49,152 logits, many of them close, k = 100");
+    in.params.top_k = 0;
+    in.params.top_p = 0.3;
+    check_large(t, &in, "49,152 logits, many of them close, p = 0.3");
+}
+
 void test_sampler_matches_l81_golden(ol_test *t) {
     static const test_part parts[] = {
         {"logprob", part_logprob},           {"walk", part_walk},
         {"top-k-ties", part_top_k_ties},     {"scaled-ties", part_scaled_ties},
         {"first-masked", part_first_masked}, {"tail", part_tail},
-        {"large-vocab", part_large_vocab}};
+        {"large-vocab", part_large_vocab},   {"close-vocab", part_close_vocab}};
     for (size_t i = 0; i < ol_n_cases(t, "sampler"); i++) {
         run_case(t, ol_case_at(t, "sampler", i));
     }

@@ -431,6 +431,11 @@ def switches(book):
         base(sliding_window=4096), "UNSUPPORTED", "sliding_window")
     bad("attention_window", "window-zero", "a window of 0", base(sliding_window=0), "UNSUPPORTED",
         "sliding_window")
+    for name, value in (("string", "4096"), ("empty-string", ""), ("real", 4096.5),
+                        ("real-whole", 4096.0), ("true", True), ("false", False),
+                        ("list", [4096]), ("object", {}), ("negative", -1)):
+        bad("attention_window", f"window-is-{name}", f"sliding_window {value!r}: no absent window",
+            base(sliding_window=value), "UNSUPPORTED", "sliding_window")
     bad("attention_window", "window-use-string", "use_sliding_window is a string", base(
         use_sliding_window="false", sliding_window=64), EITHER, None, off)
     full = base(layer_types=["full_attention"] * 2)

@@ -215,6 +215,50 @@ def adopted(rng):
     ]
 
 
+def keys_after(pool, cached, blocks):
+    """The key with which each block comes in, beside cached blocks of these keys, the oldest first."""
+    order, index = list(cached), set(cached)
+    for _ in range(max(0, len(blocks) - (pool.n_blocks - len(cached)))):
+        index.remove(order.pop(0))
+    out = []
+    for block in blocks:
+        taken = block.key is None or block.key in index or not pool.cache
+        out.append(None if taken else block.key)
+        index.add(block.key)
+    return out
+
+
+def beside(rng):
+    """Imports into a pool that holds cached blocks: which keys the index has when all are placed."""
+    def entry(name, comment, n_blocks, cached, sent, want):
+        pool = Pool(n_blocks, 2, 1, 1, 2)
+        blocks = [drawn_block(rng, pool, 2, k) for k in sent]
+        data = envelope(pool, blocks)
+        assert check(pool, data, len(blocks)) is None, name
+        assert keys_after(pool, cached, blocks) == want, name
+        return {"id": name, "comment": comment, "flags": ["keys-by-then"], "config": pool.json(),
+                "model_tag": v.u64hex(pool.tag), "cached": [k.hex() for k in cached],
+                "blocks": [{"fill": 2, "key": None if k is None else k.hex()} for k in want],
+                "envelope": data.hex()}
+
+    a, b, c = (bytes(rng.getrandbits(8) for _ in range(16)) for _ in range(3))
+    out = [
+        entry("evicted-by-a-later-block", "one block is free, the other cached under the first "
+              "record's key: it goes when the second record gets its block", 2, [a], [a, b], [a, b]),
+        entry("evicted-crosswise", "each record has the key of the block that the other one gets",
+              2, [a, b], [b, a], [b, a]),
+        entry("stays-cached", "two blocks are free: the cached one stays, and so does its key",
+              3, [a], [a, b], [None, b]),
+        entry("oldest-goes", "the oldest of three goes: its key is free, the others' are taken",
+              4, [c, a, b], [b, c], [None, c]),
+    ]
+    for place in range(16):
+        near = bytes(x ^ (1 << rng.randrange(8) if i == place else 0) for i, x in enumerate(a))
+        out.append(entry(f"near-key-{place}", f"a key that differs from a cached one in one bit of "
+                         f"byte {place} is another key", 2, [a], [near], [near]))
+    return out
+
+
 def patched(data, at, replacement):
     """Bytes replaced in the payload and both checksums made right again."""
     data = data[:at] + replacement + data[at + len(replacement):]
@@ -313,6 +357,8 @@ NOTES = {
                           "Another request's values leave the process."),
     "keys": v.note("A key is lost, doubled or kept where it cannot be.",
                    "The prefix index serves the wrong block, or none."),
+    "keys-by-then": v.note("Keys are registered while blocks are still taken, or compared in part.",
+                           "A prefix is lost from the index, or found under another's key."),
     "model-tag": v.note("The model's fingerprint is not written or not compared.",
                         "Values of another model are attended to."),
     "capacity": v.note("Room is checked after the first block is in.",
@@ -351,13 +397,14 @@ def main(argv=None):
                      for x, y in zip(slab, visible(pool, slab, b.fill)) if x != y]
             assert len(stale) > 8, name
     twin, bad = refused(rng)
+    later = beside(random.Random(f"kv-beside-{args.seed}"))
     v.write_vectors(os.path.join(args.out, "kv.vectors.json"), "kv",
                     v.generator_info("gen/kv.py", v.command_of("kv.py", args)),
                     {"name": "struct and zlib.crc32 in Python", "version": "envelope 1",
                      "dtype": "f16", "device": "cpu"},
                     v.bits_tolerance("bytes"), NOTES,
                     [{"name": "export", "cases": [export_json(*c) for c in cases + [twin]]},
-                     {"name": "adopted", "cases": adopted(rng)},
+                     {"name": "adopted", "cases": adopted(rng) + later},
                      {"name": "refused", "cases": bad}])
 
 

@@ -467,6 +467,14 @@ def rule_5_to_7(book):
         book.bad("known_dtypes", f"dtype-{label}", f"dtype {dtype!r}", 7,
                  one('{"%s":%s}' % (name, good.replace("F32", dtype)), ZERO4), twin, "FORMAT",
                  name, ["dtype"])
+        for width in (1, 2):
+            n = 4 // width
+            sized = '{"dtype":"%s","shape":[%d],"data_offsets":[0,4]}'
+            book.bad("known_dtypes", f"dtype-{label}-as-{8 * width}-bits", f"dtype {dtype!r}, and a "
+                     f"range of {width} bytes an element", 7,
+                     one('{"%s":%s}' % (name, sized % (dtype, n)), ZERO4),
+                     one('{"%s":%s}' % (name, sized % (f"U{8 * width}", n)), ZERO4), "FORMAT", name,
+                     ["dtype"])
     for dtype, bits in oracle.BITS.items():
         n = 8 // bits if bits in (4,) else 4 if bits == 6 else 1
         size = n * bits // 8

@@ -53,6 +53,7 @@ BUGS = {
     "z-descending": "Z summed in descending order of logits",
     "greedy-raw": "greedy over the logits before penalties",
     "k-all-on-zero": "top-k 0 keeps one id",
+    "coarse-order": "ids thrown into buckets by t and not sorted inside",
 }
 
 
@@ -119,6 +120,8 @@ def filtered(l, t, par, bug):
         order = sorted(range(n), key=lambda i: (-t[i], -i))
     elif bug == "order-by-logit":
         order = sorted(range(n), key=lambda i: (-l[i], i))
+    elif bug == "coarse-order":
+        order = sorted(range(n), key=lambda i: (-round(max(t[i], -1e6) * 64.0), i))
     else:
         order = sorted(range(n), key=lambda i: (-t[i], i))
     k = par["top_k"]
@@ -392,10 +395,28 @@ def nucleus_edge_case(rng):
                 ["nucleus-edge"], [], repeated(x), top_p=p, require=sees(order[3]))
 
 
+def close_cases(rng):
+    """A hundred ids whose logits differ by 2^-17 each, in no order, among 300 that spread over 20."""
+    x = [f32(rng.uniform(-20.0, 0.0)) for _ in range(400)]
+    near = [8.0 + n / 131072 for n in range(100)]
+    rng.shuffle(near)
+    for place, value in zip(rng.sample(range(400), 100), near):
+        x[place] = value
+    best = [x.index(8.0 + n / 131072) for n in (99, 98, 97)]
+    return [Case(f"close-{name}", f"a hundred logits close together, {name}: what is kept hangs on "
+                 "their order", ["close-logits"], [], repeated(x), **params)
+            for name, params in (("k = 20", {"top_k": 20}), ("p = 0.5", {"top_p": 0.5}),
+                                 ("p = 0.3 at T = 0.5", {"top_p": 0.3, "temperature": 0.5}),
+                                 ("k = 50 and p = 0.4", {"top_k": 50, "top_p": 0.4}))] + [
+        Case("close-k = 3", "the best three of them", ["close-logits"], [], repeated(x), top_k=3,
+             require=sees(*best))]
+
+
 def all_cases(seed):
     rng = random.Random(f"sampler-{seed}")
     return (worked_cases() + basic_cases(rng) + joint_cases(rng) +
-            [min_p_edge_case(rng), nucleus_edge_case(rng)])
+            [min_p_edge_case(rng), nucleus_edge_case(rng)] +
+            close_cases(random.Random(f"sampler-close-{seed}")))
 
 
 def seed_of(case, seed, attempt):
@@ -519,6 +540,9 @@ NOTES = {
     "temperature-edge": v.note(
         "A very low or very high temperature overflows or is clamped.",
         "Infinities, or a distribution that is not the asked one."),
+    "close-logits": v.note(
+        "Ids are put into buckets by their logit, and not sorted inside a bucket.",
+        "Where logits are close together, the kept ids are not the best."),
     "z-order": v.note(
         "Z is summed in another order, in f32 or in several lanes.",
         "The last bits of the logprob differ on a large vocabulary."),

@@ -315,6 +315,8 @@ CASES = {
                         "top_logits": _list(_list(_f32, 5), 32), "max_abs": _list(_f32, 32)}, {}),
     ("kv", "refused"): ({"config": _pool, "model_tag": _u64, "envelope": _bytes, **REFUSAL},
                         {"ids_cap": _count, **REFUSAL_EXTRA}),
+    ("kv", "adopted"): ({"config": _pool, "model_tag": _u64, "blocks": _list(_block),
+                         "envelope": _bytes}, {"cached": _list(_hex(32))}),
     ("kv", None): ({"config": _pool, "model_tag": _u64, "blocks": _list(_block),
                     "envelope": _bytes}, {}),
     ("safetensors", None): ({**VERDICT, "rule": _int(1, 13)},
