@@ -131,6 +131,20 @@ class Patch:
             shift += n_new - n_old
         return head + "\n".join(parts) + "\n"
 
+    def changed(self):
+        """Lines of the source that go, or, where some only come, the line before them."""
+        lines = set()
+        for hunk in self.hunks:
+            at, gone, came = hunk.start, set(), set()
+            for mark, _ in hunk.lines:
+                if mark == "-":
+                    gone.add(at)
+                elif mark == "+":
+                    came.add(at - 1)
+                at += mark != "+"
+            lines |= gone or came
+        return lines
+
     def span(self):
         """First changed line of the source, the line after that place, and what stands there instead."""
         hunk = self.hunks[0]

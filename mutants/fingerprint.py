@@ -48,6 +48,13 @@ def proofs(matrix):
     return {"schema": "ol.proofs/1", "engines": engines}
 
 
+def beside(path, data, key, by_id):
+    """The rows that a file has, with those of data in the place of their own, in the order of the catalogue."""
+    rows = {row["id"]: row for row in json.loads(catalog.read(path))[key]}
+    rows.update((row["id"], row) for row in data[key])
+    return {**data, key: [rows[i] for i in by_id if i in rows]}
+
+
 def dumps(data, key):
     """One line for each entry of the list, so that changes can be read."""
     head = ", ".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in data.items() if k != key)

@@ -6,8 +6,8 @@ mutants: all
 
 ## every named wrong engine against all 24 tests, with reports below build/mutants/
 mutants-matrix: all
-	@$(PYTHON) mutants/mutants.py all --matrix -j $(or $(JOBS),$(shell nproc)) --report json:build/mutants/matrix.json \
-	  --report html:build/mutants/mutants.html --report stryker:build/mutants/stryker.json --report text
+	@$(PYTHON) mutants/mutants.py all --matrix --corpus -j $(or $(JOBS),$(shell nproc)) \
+	  --report json:build/mutants/matrix.json --report html:build/mutants/mutants.html --report stryker:build/mutants/stryker.json --report text
 
 ## make mutants/fingerprints.json and conformance/proofs.json anew from the matrix
 mutants-write: all

@@ -4,7 +4,8 @@
   mutants.py [ID...|named|probes|all] [--matrix] [-j N] [--shard K/N] [--report FORMAT:PATH]...
   mutants.py merge SHARD.json... [--report FORMAT:PATH]...
   mutants.py refresh [ID...]          move the hunks of patches whose lines only moved
-  mutants.py write [--check]          from a whole matrix: mutants/fingerprints.json and conformance/proofs.json
+  mutants.py write [ID...] [--check]  from a whole matrix, or their rows of it: mutants/fingerprints.json and
+                                      conformance/proofs.json
   mutants.py list                     ids, titles, killers
   mutants.py --operators [FILE...]    ordinary mutations instead of named ones: operators.py
 
@@ -12,6 +13,7 @@ First the unmutated engine is judged twice; a failure or a difference ends the r
 meets its named test, and the others only when that one let it pass; with --matrix it meets all 24, and no cell is left
 out. Cells are kept below build/mutants/ by the hash of what decides them. FORMAT is text, json, html or stryker.
 
+  --corpus         replay the fuzzing corpora on the wrong parsers, too: one more column (corpus.py)
   --fresh          take no cell from the cache
   --plain          without --strict, as a stranger's engine is judged (for fingerprints)
   --build DIR      another build than build/release
@@ -36,6 +38,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import catalog  # noqa: E402
+import corpus  # noqa: E402
 import fingerprint  # noqa: E402
 import operators  # noqa: E402
 import report  # noqa: E402
@@ -86,6 +89,7 @@ def parse_shard(text):
 class Runner:
     def __init__(self, build, judge, options):
         self.build, self.judge, self.options = build, judge, options
+        self.corpus = corpus.Corpus(options.cache) if options.corpus else None
         self.strict = not options.plain
         self.has = set(machine().split())
         self.place = tempfile.TemporaryDirectory(prefix="mutants-")  # goes with the runner, whatever ends the run
@@ -129,6 +133,8 @@ class Runner:
             if result is None:
                 cells.update(self._cells(code, library, others))
                 result = verdict.judge(mutant, cells)
+            if self.corpus and mutant.file in corpus.FILES:
+                result["corpus"] = self.corpus.cell(code, library)
         finally:
             if os.path.exists(path):
                 os.unlink(path)
@@ -186,12 +192,15 @@ def run(options):
         row = runner.one(mutant)
         spent[mutant.id] = round(time.monotonic() - start, 3)
         return row
+    if runner.corpus and runner.corpus.cell(code, lambda: library)["class"] != "pass":
+        raise Stop(7, "the unmutated engine does not pass the corpora: ol fuzz replay")
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for done, row in enumerate(pool.map(timed, mine), 1):
             rows.append(row)
             report.progress(f"[{done}/{len(mine)}] {row['id']} {row['verdict']}")
     runner.place.cleanup()
     version = {"engine": code, **judge.version(), "machine": machine(),
+               "corpus": runner.corpus.version if runner.corpus else None,
                "mutants": catalog.sha(*[m.id + m.patch.text + ",".join(m.checks) for m in mutants])}
     return {
         "schema": "ol.matrix/1",
@@ -253,21 +262,23 @@ def refresh(options, words):
     return 0
 
 
-def write(options):
-    """Make the fingerprints and the proofs anew; with --check, only say whether they are what they would be."""
+def write(options, words):
+    """Make the fingerprints and the proofs anew, of some mutants or of all; with --check, only say whether they are
+    what they would be."""
     by_id = {m.id: m for m in catalog.load(options.catalog)}
-    options.matrix, options.ids = True, ["all"]
+    options.matrix, options.ids = True, words or ["all"]
     strict = run(options)
     code = verdict.exit_code(strict["mutants"])
     if code:
         report.write("text", "", strict, by_id)
         return code
-    options.plain, options.ids = True, ["named"]
-    plain = run(options)
+    options.plain, options.ids = True, [row["id"] for row in strict["mutants"] if not by_id[row["id"]].is_probe]
+    plain = run(options) if options.ids else {"mutants": []}
     report.progress("")
-    made = [(fingerprint.PATH, fingerprint.dumps(fingerprint.fingerprints(plain, by_id), "mutants")),
-            (fingerprint.PROOFS, fingerprint.dumps(fingerprint.proofs(strict), "engines"))]
-    for path, text in made:
+    made = [(fingerprint.PATH, fingerprint.fingerprints(plain, by_id), "mutants"),
+            (fingerprint.PROOFS, fingerprint.proofs(strict), "engines")]
+    for path, data, key in made:
+        text = fingerprint.dumps(fingerprint.beside(path, data, key, by_id) if words else data, key)
         name = os.path.relpath(path, catalog.ROOT)
         same = os.path.exists(path) and catalog.read(path) == text
         print(f"{name}: {'as it was' if same else 'stale' if options.check else 'written'}")
@@ -295,6 +306,7 @@ def parser():
     p.add_argument("-j", dest="jobs", type=int, default=os.cpu_count() or 1)
     p.add_argument("--shard", default="1/1")
     p.add_argument("--report", action="append")
+    p.add_argument("--corpus", action="store_true")
     p.add_argument("--fresh", action="store_true")
     p.add_argument("--plain", action="store_true")
     p.add_argument("--check", action="store_true")
@@ -318,7 +330,7 @@ def main(argv):
         if command == "merge":
             return finish(report.merge(options.ids[1:]), options)
         if command == "write":
-            return write(options)
+            return write(options, options.ids[1:])
         return finish(run(options), options)
     except Stop as stop:
         print(f"ol mutants: {stop}", file=sys.stderr)
@@ -329,6 +341,9 @@ def main(argv):
     except catalog.Broken as broken:
         print(f"ol mutants: {broken}", file=sys.stderr)
         return 5
+    except corpus.Broken as broken:
+        print(f"ol mutants: {broken}", file=sys.stderr)
+        return 70
     except JudgeBroken as broken:
         print(f"ol mutants: the judge ended with {broken.code}: {broken}", file=sys.stderr)
         return broken.code if broken.code in (2, 4, 5) else 70

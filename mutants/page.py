@@ -33,6 +33,7 @@ table { border-collapse: collapse; } .matrix td, .matrix th { padding: 1px 5px; 
 .matrix th.row { text-align: left; font-weight: normal; position: sticky; left: 0; background: var(--paper); }
 .matrix td.kill { color: var(--bad); font-weight: bold; } .matrix td.named { outline: 2px solid var(--good);
   outline-offset: -2px; } .matrix td.pass { color: var(--dim); } .matrix td.other { color: var(--warn); }
+.matrix .wrap { white-space: normal; text-align: left; min-width: 22rem; }
 details { border: 1px solid var(--line); border-radius: 6px; margin: .4rem 0; padding: 0 .8rem; }
 details[open] { padding-bottom: .8rem; } summary { cursor: pointer; padding: .45rem 0; }
 dl { display: grid; grid-template-columns: 7rem 1fr; gap: .15rem 1rem; margin: .3rem 0 .8rem; }
@@ -69,11 +70,27 @@ def cell(row, test):
     return f'<td class="{kind}{named}" title="{esc(test)}: {esc(cls)} {esc(checks)}">{report.LETTERS[cls]}</td>'
 
 
+def corpus_words(row):
+    corpus = row["corpus"]
+    by = ", ".join(f"{n} of {target}" for target, n in sorted(corpus["by"].items()))
+    return f"{by}: {'; '.join(corpus['seeds'])}" if by else "no seed notices it"
+
+
+def corpus_cell(row):
+    if "corpus" not in row:
+        return "<td></td>"
+    cls = row["corpus"]["class"]
+    return (f'<td class="{"kill" if cls == "fail" else "pass"}" title="{esc(corpus_words(row))}">'
+            f"{report.LETTERS[cls]}</td>")
+
+
 def matrix_table(matrix):
     head = "".join(f'<th title="{esc(test)}">{i}</th>' for i, test in enumerate(matrix["tests"], 1))
+    has_corpus = any("corpus" in row for row in matrix["mutants"])
+    head += '<th title="the fuzzing corpora, replayed">corpora</th>' if has_corpus else ""
     lines = [f'<tr><th class="row"></th>{head}</tr>']
     for row in matrix["mutants"]:
-        cells = "".join(cell(row, test) for test in matrix["tests"])
+        cells = "".join(cell(row, test) for test in matrix["tests"]) + (corpus_cell(row) if has_corpus else "")
         lines.append(f'<tr><th class="row"><a href="#{esc(row["id"])}">{esc(row["id"])}</a></th>{cells}</tr>')
     letters = ", ".join(f"{letter} {word}" for word, letter in report.LETTERS.items())
     names = " ".join(f"{i}&nbsp;{esc(test)}" for i, test in enumerate(matrix["tests"], 1))
@@ -103,6 +120,8 @@ def mutant_details(row, mutant):
     also = [test for test, c in row["cells"].items() if c["class"] in KILLS and test != row["killer"]]
     if also:
         fields.append(("killed also by", ", ".join(esc(test) for test in also)))
+    if "corpus" in row:
+        fields.append(("corpora", esc(corpus_words(row))))
     for key in ("symptom", "pitfall", "clause"):
         if key in mutant.row:
             fields.append((key, esc(mutant.row[key])))
@@ -141,11 +160,16 @@ def tests_part(matrix, by_id):
     head = "<tr><th>test</th><th>kills</th><th>that no other kills</th></tr>"
     out = [f'<div class="scroll"><table class="matrix">{head}{rows}</table></div>',
            f"<p>Smallest set that kills them all: {esc(', '.join(report.smallest_set(kills)))}</p>"]
+    out += [f"<p>{esc(line)}</p>" for line in report.about_corpora(matrix) if line]
     gaps = report.coverage_gaps(matrix, by_id)
     if gaps is not None:
-        rows = "".join(f"<tr><td>{esc(n)}</td><td>{a}</td><td>{b}</td></tr>" for n, (a, b) in sorted(gaps.items()))
-        out.append('<div class="scroll"><table class="matrix"><tr><th>source</th><th>lines that tests run</th>'
-                   f"<th>that a killed mutant changes</th></tr>{rows}</table></div>")
+        rows = "".join(f'<tr><th class="row">{esc(name)}</th><td>{gap.n_run}</td><td>{gap.n_hit}</td>'
+                       f'<td class="wrap">{esc(", ".join(gap.functions))}</td></tr>'
+                       for name, gap in sorted(gaps.items()))
+        out.append("<h2>What tests run and no kill touches</h2>"
+                   '<div class="scroll"><table class="matrix"><tr><th class="row">source</th>'
+                   "<th>lines that the 24 tests run</th><th>that a killed mutant changes</th>"
+                   f'<th class="wrap">functions without such a line</th></tr>{rows}</table></div>')
     return "".join(out)
 
 

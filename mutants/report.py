@@ -99,9 +99,9 @@ def merge(paths):
 
 
 def kills_of(matrix):
-    """Test -> ids of the mutants that it kills, of those that it met."""
+    """Test -> ids of the mutants that it kills, of those that met every test: the others tell nothing of tests."""
     kills = {test: [] for test in matrix["tests"]}
-    for row in matrix["mutants"]:
+    for row in [row for row in matrix["mutants"] if len(row["cells"]) == len(matrix["tests"])]:
         for test, cell in row["cells"].items():
             if cell["class"] in cells.KILLS:
                 kills[test].append(row["id"])
@@ -140,25 +140,40 @@ def smallest_set(kills):
     return sorted(chosen + (best[0] or []), key=order.get)
 
 
-def coverage_gaps(matrix, by_id, path=None):
-    """File -> (lines that tests run, of those: lines that a killed mutant changes); None without coverage data.
+class Gap:
+    """Of a source: lines that the 24 tests run, how many of them a killed mutant changes, and the functions that are
+    run and that no killed mutant changes: where nothing shows that a test looks at what comes out."""
 
-    The data are a gcovr JSON report: build/cov/coverage.json, where there is one."""
-    path = path or os.path.join(ROOT, "build", "cov", "coverage.json")
+    def __init__(self, run, hit, functions):
+        self.n_run, self.n_hit, self.functions = len(run), len(run & hit), functions
+
+
+def coverage_gaps(matrix, by_id, folder=None):
+    """File -> Gap; None without the data of `make coverage`, or when a source is newer than they are."""
+    folder = folder or os.path.join(ROOT, "build", "coverage")
     try:
-        data = json.loads(read(path))
+        files = json.loads(read(os.path.join(folder, "coverage.json")))["files"]
+        items = json.loads(read(os.path.join(folder, "tests.json")))
+        made = os.path.getmtime(os.path.join(folder, "tests.json"))
     except (OSError, ValueError):
         return None
-    killed = {}
+    changed = {}
     for row in matrix["mutants"]:
         if row["verdict"] == verdict.GOOD:
-            for hunk in by_id[row["id"]].patch.hunks:
-                killed.setdefault(row["file"], set()).update(range(hunk.start, hunk.start + len(hunk.old())))
+            changed.setdefault(row["file"], set()).update(by_id[row["id"]].patch.changed())
     gaps = {}
-    for file in data["files"]:
-        run = {line["line_number"] for line in file["lines"] if line["count"] > 0}
-        if file["file"].startswith("engine/src/") and run:
-            gaps[file["file"]] = (len(run), len(run & killed.get(file["file"], set())))
+    for file in files:
+        name = file["file"]
+        run = {n for item, seen in items.items() if item.startswith("judged/") for n in seen.get(name, [])}
+        if not name.startswith("engine/src/") or not run:
+            continue
+        if os.path.getmtime(os.path.join(ROOT, name)) > made:
+            return None
+        hit = changed.get(name, set())
+        starts = sorted((f["lineno"], f["name"]) for f in file["functions"])
+        ends = [start for start, _ in starts[1:]] + [1 << 30]
+        gaps[name] = Gap(run, hit, [function for (start, function), end in zip(starts, ends)
+                                    if any(start <= n < end for n in run) and not any(start <= n < end for n in hit)])
     return gaps
 
 
@@ -183,12 +198,22 @@ def cell_table(matrix):
     """A line for each mutant, a column for each test."""
     tests = matrix["tests"]
     lines = ["", "test        " + "".join(f"{i // 10 or ' '}" for i in range(1, len(tests) + 1)),
-             "            " + "".join(str(i % 10) for i in range(1, len(tests) + 1))]
+             "            " + "".join(str(i % 10) for i in range(1, len(tests) + 1)) + " corpora"]
     for row in matrix["mutants"]:
         if len(row["cells"]) > 1:
-            lines.append(row["id"].ljust(12) + "".join(
-                LETTERS[row["cells"][t]["class"]] if t in row["cells"] else " " for t in tests))
+            lines.append((row["id"].ljust(12) + "".join(
+                LETTERS[row["cells"][t]["class"]] if t in row["cells"] else " " for t in tests) + " "
+                + (LETTERS[row["corpus"]["class"]] if "corpus" in row else "")).rstrip())
     return lines + ["  ".join(f"{letter} {word}" for word, letter in LETTERS.items())]
+
+
+def about_corpora(matrix):
+    """What replaying the corpora alone says of the wrong parsers."""
+    rows = [row for row in matrix["mutants"] if "corpus" in row]
+    caught = [row["id"] for row in rows if row["corpus"]["class"] == "fail"]
+    left = [row["id"] for row in rows if row["corpus"]["class"] == "pass"]
+    head = f"Wrong parsers that replaying the corpora alone catches: {len(caught)} of {len(rows)}"
+    return ["", f"{head}: {' '.join(caught)}", f"And that it lets pass: {' '.join(left) or 'none'}"] if rows else []
 
 
 def about_tests(matrix, by_id):
@@ -198,8 +223,9 @@ def about_tests(matrix, by_id):
              f"Smallest set of tests that kills them all: {', '.join(smallest_set(kills))}"]
     gaps = coverage_gaps(matrix, by_id)
     if gaps is not None:
-        lines += ["Lines that tests run, and that a killed mutant changes:"]
-        lines += [f"  {name:36} {run:5} {hit:5}" for name, (run, hit) in sorted(gaps.items())]
+        lines += ["Lines that the 24 tests run, that a killed mutant changes, and functions without any such line:"]
+        lines += [f"  {name:36} {gap.n_run:5} {gap.n_hit:5}  {', '.join(gap.functions) or '-'}"
+                  for name, gap in sorted(gaps.items())]
     return lines
 
 
@@ -207,6 +233,7 @@ def as_text(matrix, by_id):
     lines = table(matrix)
     if matrix["mode"]["matrix"]:
         lines += cell_table(matrix) + about_tests(matrix, by_id)
+    lines += about_corpora(matrix)
     counts = {}
     for row in matrix["mutants"]:
         counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
