@@ -29,9 +29,9 @@ struct tl_work {
 
 /* A block of widened weights takes at most this, so that it stays in a second-level cache. */
 #define BLOCK_BYTES ((size_t)320 * 1024)
-/* Up to as many rows of x are multiplied one by one: below that, widening W into memory and reading
- * it back costs more than widening it again. */
-#define FEW_ROWS 4u
+/* Up to as many rows of x a block is a single step, which stays in the nearest cache between its
+ * making and its use; for more rows a larger block saves reading x again. */
+#define MANY_ROWS 32u
 /* Every tile kernel has 3 or 4 columns; a block of a multiple of both has no narrow tiles. */
 #define BLOCK_STEP 12u
 
@@ -177,6 +177,21 @@ static size_t rows_a_block(size_t n_in) {
     return n_rows < TLI_BLOCK_ROWS ? n_rows : TLI_BLOCK_ROWS;
 }
 
+/* Up to as many rows of x are multiplied one by one. f32 is read in place for nothing; int4 costs
+ * so much to widen that doing it twice still beats a detour through memory. Measured. */
+static size_t few_rows(tl_matrix_kind kind) {
+    switch (kind) {
+    case TL_MATRIX_F32:
+        return 4;
+    case TL_MATRIX_INT4:
+        return 2;
+    case TL_MATRIX_F16:
+    case TL_MATRIX_BF16:
+        break;
+    }
+    return 1;
+}
+
 /* A few rows of x: W is read four rows at a time, in place, and again for every row of x while they
  * are in the nearest cache. */
 static void multiply_few(tl_work *work, const tl_matrix *w, size_t row_begin, size_t row_end,
@@ -191,18 +206,24 @@ static void multiply_few(tl_work *work, const tl_matrix *w, size_t row_begin, si
     }
 }
 
-/* Many: a block of W is widened into the room and used for all rows of x. Also f32, which costs a
- * copy: the reads then go through memory in order, and the block lies in one place. */
+/* Many: a block of W is widened into the room and used for all rows of x, while the next block is
+ * on its way from memory. Also f32, which costs a copy: the reads then go through memory in order,
+ * and the block lies in one place. */
 static void multiply_many(tl_work *work, const tl_matrix *w, size_t row_begin, size_t row_end,
                           const float *x, size_t m, float *y) {
-    const size_t n_step = rows_a_block(w->n_in);
+    const size_t n_step = m <= MANY_ROWS ? BLOCK_STEP : rows_a_block(w->n_in);
+    const size_t row_bytes = tli_row_bytes(w);
     size_t n = 0;
     for (size_t row = row_begin; row < row_end; row += n) {
         n = row_end - row < n_step ? row_end - row : n_step;
         for (size_t i = 0; i < n; i++) {
             work->kernels->widen(w, row + i, work->room + i * w->n_in);
         }
-        work->kernels->tile(x, w->n_in, m, work->room, n, w->n_in, 1.0f, y + row, w->n_out);
+        const size_t n_left = row_end - row - n;
+        const uint8_t *next = w->data + (row + n) * row_bytes;
+        const size_t n_next = (n_left < n_step ? n_left : n_step) * row_bytes;
+        work->kernels->tile(x, w->n_in, m, work->room, n, w->n_in, 1.0f, y + row, w->n_out, next,
+                            n_next);
     }
 }
 
@@ -210,7 +231,7 @@ void tl_ops_matmul(tl_work *work, const tl_matrix *w, size_t row_begin, size_t r
                    const float *x, size_t m, float *y) {
     if (m == 1) {
         work->kernels->rows(w, row_begin, row_end, x, y + row_begin, work->room);
-    } else if (m <= FEW_ROWS) {
+    } else if (m <= few_rows(w->kind)) {
         multiply_few(work, w, row_begin, row_end, x, m, y);
     } else {
         multiply_many(work, w, row_begin, row_end, x, m, y);
@@ -274,7 +295,7 @@ void tl_ops_f16_round(const tl_work *work, const float *x, size_t n, uint16_t *h
 
 void tli_ops_scores(const tl_work *work, const float *q, size_t m, const float *k, size_t n,
                     size_t d, float scale, float *s, size_t lds) {
-    work->kernels->tile(q, d, m, k, n, d, scale, s, lds);
+    work->kernels->tile(q, d, m, k, n, d, scale, s, lds, NULL, 0);
 }
 
 void tli_ops_values(const tl_work *work, const float *p, size_t ldp, size_t m, const float *v,

@@ -62,10 +62,14 @@ AVX2 static float dot(const float *a, const float *b, size_t n) {
         }                                                                                          \
     } while (0)
 
-/* A tile of M x N outputs; instantiated for M 1 to 4 and N 1 to 3. */
+/* A tile of M x N outputs; instantiated for M 1 to 4 and N 1 to 3. Each step along k asks for what
+ * lies next_step bytes further from next on, into the second-level cache: the units that multiply
+ * have little to do with those that wait for memory. No branch tells whether there is something to
+ * ask for; a step of 0 asks for the same line again. */
 #define DEFINE_TILE(M, N)                                                                          \
     AVX2 static void tile_##M##x##N(const float *x, size_t ldx, const float *w, size_t n_k,        \
-                                    float scale, float *y, size_t ldy) {                           \
+                                    float scale, float *y, size_t ldy, uintptr_t next,             \
+                                    size_t next_step) {                                            \
         __m256 lane[M][N];                                                                         \
         LOOP_UNROLL for (size_t i = 0; i < (M); i++) {                                             \
             LOOP_UNROLL for (size_t j = 0; j < (N); j++) {                                         \
@@ -73,7 +77,8 @@ AVX2 static float dot(const float *a, const float *b, size_t n) {
             }                                                                                      \
         }                                                                                          \
         size_t k = 0;                                                                              \
-        for (; k + 8 <= n_k; k += 8) {                                                             \
+        for (; k + 8 <= n_k; k += 8, next += next_step) {                                          \
+            _mm_prefetch((const char *)next, _MM_HINT_T1);                                         \
             TILE_STEP(M, N, _mm256_loadu_ps(x + i * ldx + k), _mm256_loadu_ps(w + j * n_k + k));   \
         }                                                                                          \
         if (k < n_k) {                                                                             \
@@ -105,7 +110,7 @@ DEFINE_TILE(4, 3)
 #define TILE_N 3u
 
 typedef void (*tile_function)(const float *x, size_t ldx, const float *w, size_t n_k, float scale,
-                              float *y, size_t ldy);
+                              float *y, size_t ldy, uintptr_t next, size_t next_step);
 
 static const tile_function tiles[TILE_M][TILE_N] = {
     {tile_1x1, tile_1x2, tile_1x3},
@@ -114,15 +119,21 @@ static const tile_function tiles[TILE_M][TILE_N] = {
     {tile_4x1, tile_4x2, tile_4x3},
 };
 
-/* The rows of x stay in the first-level cache while all of w goes by. */
+/* The rows of x stay in the first-level cache while all of w goes by; what is next is spread over
+ * all steps of all tiles. */
 static void tile(const float *x, size_t ldx, size_t m, const float *w, size_t n, size_t k,
-                 float scale, float *y, size_t ldy) {
+                 float scale, float *y, size_t ldy, const uint8_t *next, size_t n_next) {
+    const size_t n_tiles = ((m + TILE_M - 1) / TILE_M) * ((n + TILE_N - 1) / TILE_N);
+    const size_t n_steps = n_tiles * (k / 8) + 1;
+    const size_t next_step = n_next == 0 ? 0 : n_next / n_steps + 1;
+    uintptr_t at = n_next == 0 ? (uintptr_t)x : (uintptr_t)next;
     for (size_t i = 0; i < m; i += TILE_M) {
         const size_t n_rows = m - i < TILE_M ? m - i : TILE_M;
         for (size_t j = 0; j < n; j += TILE_N) {
             const size_t n_columns = n - j < TILE_N ? n - j : TILE_N;
             tiles[n_rows - 1][n_columns - 1](x + i * ldx, ldx, w + j * k, k, scale, y + i * ldy + j,
-                                             ldy);
+                                             ldy, at, next_step);
+            at += k / 8 * next_step;
         }
     }
 }

@@ -32,9 +32,10 @@ typedef struct tli_kernels {
     void (*widen)(const tl_matrix *w, size_t row, float *y);
 
     /* y[i * ldy + j] = dot(x + i * ldx, w + j * k) * scale for i < m, j < n. With scale 1 the
-     * product is exact. */
+     * product is exact. n_next bytes at next are about to be read: a hint, and NULL with 0 for
+     * none. */
     void (*tile)(const float *x, size_t ldx, size_t m, const float *w, size_t n, size_t k,
-                 float scale, float *y, size_t ldy);
+                 float scale, float *y, size_t ldy, const uint8_t *next, size_t n_next);
 
     /* o[i * d + c] = fma(p[i * ldp + j], v[j * d + c], o[i * d + c]) for j = 0 .. n - 1, in this
      * order. */

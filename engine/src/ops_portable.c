@@ -118,7 +118,9 @@ static void rows(const tl_matrix *w, size_t begin, size_t end, const float *x, f
 }
 
 static void tile(const float *x, size_t ldx, size_t m, const float *w, size_t n, size_t k,
-                 float scale, float *y, size_t ldy) {
+                 float scale, float *y, size_t ldy, const uint8_t *next, size_t n_next) {
+    (void)next;
+    (void)n_next;
     for (size_t i = 0; i < m; i++) {
         for (size_t j = 0; j < n; j++) {
             y[i * ldy + j] = dot(x + i * ldx, w + j * k, k) * scale;
