@@ -100,6 +100,9 @@ def safetensors_rules():
     yield "4", "FORMAT", "depth-65", st('{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":%s}}'
                                         % ("[" * 63 + "]" * 63), 1)
     yield "4", "OK", "same-key-two-objects", st(two, 8)
+    # Each of these has the same 32-bit FNV-1a hash as the one that it begins with.
+    for pair in [("a457", "a457fgnih"), ("a1156vgmyc", "a1156")]:
+        yield "4", "OK", f"names-one-hash-{pair[0]}", st({name: entry("U8", [0], 0, 0) for name in pair})
     yield "4", "FORMAT", "name-twice", st('{"a":%s,"a":%s}' % (text[5:-1], text[5:-1]), 1)
     yield "4", "FORMAT", "name-twice-escaped", st(
         '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"\\u0061":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}', 2)
@@ -202,6 +205,9 @@ def index_rules():
         return folder({INDEX: text, **({SHARD_A: a, SHARD_B: b} if files is None else files)})
 
     yield "index", "OK", "two-shards", made(metadata={"total_size": 8})
+    one_hash = {name: st({name: entry("U8", [0], 0, 0)}) for name in ("a457", "a457fgnih")}
+    yield "index", "OK", "names-one-hash", made({"a457": SHARD_A, "a457fgnih": SHARD_B},
+                                                {SHARD_A: one_hash["a457"], SHARD_B: one_hash["a457fgnih"]})
     yield "index", "OK", "white-space-and-more-keys", made(text=" \n" + json.dumps({"x": [None], "weight_map": mapped}) + "\t\n")
     for name, text in [("no-map", "{}"), ("map-empty", '{"weight_map":{}}'), ("map-array", '{"weight_map":[]}'),
                        ("map-null", '{"weight_map":null}'), ("array", "[]"), ("empty", ""), ("cut", '{"weight_map":{"a":'),

@@ -9,6 +9,7 @@
  * Source: conformance/spec/safetensors.md, rules 12 and 13; conformance/spec/config.md. */
 #include "fuzz.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,6 +186,37 @@ static unsigned right_statuses(fuzz_case *f, const fuzz_folder *folder, size_t l
     return right;
 }
 
+/* A config that no file gives: a caller's, with a field that would divide by 0 or wrap. */
+static bool refuses_configs(const host_api *tl, tl_checkpoint *ckpt, const tl_model_config *cfg) {
+    tl_weights weights;
+    tl_model_config c[12];
+    bool good = tl->weights_load(NULL, &ckpt, cfg, NULL, NULL) == TL_ERR_INVALID &&
+                tl->weights_load(&weights, NULL, cfg, NULL, NULL) == TL_ERR_INVALID &&
+                tl->weights_load(&weights, &ckpt, NULL, NULL, NULL) == TL_ERR_INVALID;
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        c[i] = *cfg;
+    }
+    c[0].arch = (tl_arch)7;
+    c[1].vocab_size = 0;
+    c[2].hidden_size = 0;
+    c[3].intermediate_size = 0;
+    c[4].n_layers = 0;
+    c[5].n_heads = 0;
+    c[6].n_kv_heads = 0;
+    c[7].head_dim = 0;
+    c[8].n_kv_heads = c[8].n_heads + 1;
+    c[9].n_heads = 3;
+    c[9].n_kv_heads = 3;
+    c[9].head_dim = SIZE_MAX / 2;
+    c[10].rope_theta = 0.0;
+    c[11].rms_norm_eps = INFINITY;
+    for (size_t i = 0; i < (cfg->arch == TL_ARCH_LLAMA ? sizeof c / sizeof *c : 2); i++) {
+        good = tl->weights_load(&weights, &ckpt, &c[i], NULL, NULL) == TL_ERR_INVALID && good;
+    }
+    tl->weights_clear(NULL);
+    return good && ckpt != NULL;
+}
+
 /* The same load by its three calls; its status. */
 static tl_status load_by_parts(fuzz_case *f, const fuzz_folder *folder, const tl_quant_cfg *quant) {
     const tl_file_view *json = fuzz_folder_find(folder, "config.json");
@@ -203,6 +235,9 @@ static tl_status load_by_parts(fuzz_case *f, const fuzz_folder *folder, const tl
         return status;
     }
     const size_t n = f->tl->checkpoint_count(ckpt);
+    if (!refuses_configs(f->tl, ckpt, &cfg)) {
+        (void)fuzz_wrong(f, "weights_load: a config or an argument that cannot be is taken");
+    }
     memset(&weights, 0xa5, sizeof weights);
     status = f->tl->weights_load(&weights, &ckpt, &cfg, quant, NULL);
     if (status == TL_OK) {

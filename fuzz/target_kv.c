@@ -75,6 +75,29 @@ static void import(pools *p, const uint8_t *bytes, size_t n, size_t ids_cap) {
     free(ids_b);
 }
 
+/* Arguments that are NULL, and more blocks than any address space has room for. */
+static void check_misuse(const pools *p, const uint8_t *bytes, size_t n) {
+    const host_api *tl = p->f->tl;
+    uint8_t buf[8];
+    uint32_t ids[1] = {0};
+    size_t got = 0;
+    const bool good =
+        tl->kv_pool_export_size(NULL, 1, &got, NULL) == TL_ERR_INVALID &&
+        tl->kv_pool_export_size(p->a, 1, NULL, NULL) == TL_ERR_INVALID &&
+        tl->kv_pool_export_size(p->a, SIZE_MAX, &got, NULL) == TL_ERR_NOMEM &&
+        tl->kv_pool_export(NULL, ids, 0, buf, sizeof buf, &got, NULL) == TL_ERR_INVALID &&
+        tl->kv_pool_export(p->a, NULL, 1, buf, sizeof buf, &got, NULL) == TL_ERR_INVALID &&
+        tl->kv_pool_export(p->a, ids, 0, NULL, 1, &got, NULL) == TL_ERR_INVALID &&
+        tl->kv_pool_export(p->a, ids, 0, buf, sizeof buf, NULL, NULL) == TL_ERR_INVALID &&
+        tl->kv_pool_import(NULL, bytes, n, ids, 1, &got, NULL) == TL_ERR_INVALID &&
+        tl->kv_pool_import(p->a, NULL, 1, ids, 1, &got, NULL) == TL_ERR_INVALID &&
+        tl->kv_pool_import(p->a, bytes, n, NULL, 1, &got, NULL) == TL_ERR_INVALID &&
+        tl->kv_pool_import(p->a, bytes, n, ids, 1, NULL, NULL) == TL_ERR_INVALID;
+    if (!good) {
+        (void)fuzz_wrong(p->f, "an argument that is NULL is not INVALID, or no size overflows");
+    }
+}
+
 static void run_import(fuzz_case *f, const uint8_t *data, size_t n) {
     fuzz_tape tape = {.data = data, .n = n};
     pools p;
@@ -91,6 +114,7 @@ static void run_import(fuzz_case *f, const uint8_t *data, size_t n) {
         tape.at = at + 4 < n ? at + 4 : n;
     }
     uint8_t *envelope = fuzz_copy(data + tape.at, n - tape.at);
+    check_misuse(&p, envelope, n - tape.at);
     import(&p, envelope, n - tape.at, ids_cap);
     free(envelope);
     if (f->wrong[0] == '\0') {
