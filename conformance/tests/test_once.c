@@ -261,6 +261,44 @@ static void part_hidden(ol_test *t) {
     step_free(t, &r);
 }
 
+/* A head whose rows have a single 1 each: whatever the order of a product's sum, it is exact. */
+static tm_model *with_unit_head(ol_test *t) {
+    tm_model *m = tm_draw(t, &shape, "F32");
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        const tm_tensor *head = &m->tensors[i];
+        static const uint8_t one[4] = {0x00, 0x00, 0x80, 0x3f};
+        if (strcmp(head->name, "lm_head.weight") == 0) {
+            memset(head->bytes, 0, head->n_bytes);
+            for (size_t row = 0; row < shape.vocab; row++) {
+                memcpy(head->bytes + 4 * (row * shape.hidden + row % shape.hidden), one, 4);
+            }
+        }
+    }
+    return m;
+}
+
+static void part_head(ol_test *t) {
+    enum { N = STEP - 1 };
+    step_runner r;
+    tm_put(t, with_unit_head(t), "model");
+    if (!load(t, "head_exact", 16, STEP, &r)) {
+        return;
+    }
+    float *hidden = NULL;
+    size_t n_hidden = 0;
+    const uint32_t *tokens = step_prompt(t, r.vocab, N);
+    const float *logits = step_once(t, "head_exact", &r, tokens, N, &hidden, &n_hidden);
+    if (logits != NULL && n_hidden == N * shape.hidden) {
+        float *want = ol_alloc(t, shape.vocab * sizeof *want);
+        for (size_t row = 0; row < shape.vocab; row++) {
+            want[row] = hidden[(N - 1) * shape.hidden + row % shape.hidden];
+        }
+        (void)ol_check_f32_bits(t, "head_exact", logits, r.vocab, want, shape.vocab,
+                                "logits by a head of single ones");
+    }
+    step_free(t, &r);
+}
+
 void test_run_once_returns_its_blocks(ol_test *t) {
     static const test_part parts[] = {
         {"five-calls", part_five_calls},
@@ -270,6 +308,7 @@ void test_run_once_returns_its_blocks(ol_test *t) {
         {"used-blocks", part_used_blocks},
         {"chunks", part_chunks},
         {"hidden", part_hidden},
+        {"head", part_head},
     };
     test_run_parts(t, parts, TEST_COUNT(parts));
 }

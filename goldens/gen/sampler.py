@@ -53,12 +53,16 @@ BUGS = {
     "z-descending": "Z summed in descending order of logits",
     "greedy-raw": "greedy over the logits before penalties",
     "k-all-on-zero": "top-k 0 keeps one id",
+    "output-window": "penalties count the last 64 ids of the output",
+    "prompt-window": "the repetition penalty sees the last 64 ids of the prompt",
     "coarse-order": "ids thrown into buckets by t and not sorted inside",
 }
 
 
 def penalised(x, par, prompt, output, bug):
     l = [float(a) for a in x]
+    output = output[-64:] if bug == "output-window" else output
+    prompt = prompt[-64:] if bug == "prompt-window" else prompt
     counted = prompt + output if bug == "s06" else output
 
     def repetition():
@@ -412,11 +416,21 @@ def close_cases(rng):
              require=sees(*best))]
 
 
+def history_case(rng):
+    """Penalties reach back over the whole of prompt and output, however long."""
+    x = drawn(rng, 12, 0.4)
+    prompt = [0, 1, 2] + [rng.randrange(3, 8) for _ in range(200)]
+    return Case("long-history", "200 ids of prompt and 96 of output: the oldest count like the newest", ["history"],
+                prompt, repeated(x, 96), repetition_penalty=1.2, presence_penalty=0.2,
+                frequency_penalty=0.03)
+
+
 def all_cases(seed):
     rng = random.Random(f"sampler-{seed}")
     return (worked_cases() + basic_cases(rng) + joint_cases(rng) +
             [min_p_edge_case(rng), nucleus_edge_case(rng)] +
-            close_cases(random.Random(f"sampler-close-{seed}")))
+            close_cases(random.Random(f"sampler-close-{seed}")) +
+            [history_case(random.Random(f"sampler-history-{seed}"))])
 
 
 def seed_of(case, seed, attempt):
@@ -540,6 +554,9 @@ NOTES = {
     "temperature-edge": v.note(
         "A very low or very high temperature overflows or is clamped.",
         "Infinities, or a distribution that is not the asked one."),
+    "history": v.note(
+        "Penalties look at a window of the last ids.",
+        "What was said early comes back unpunished in a long answer."),
     "close-logits": v.note(
         "Ids are put into buckets by their logit, and not sorted inside a bucket.",
         "Where logits are close together, the kept ids are not the best."),
