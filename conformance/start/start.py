@@ -60,7 +60,7 @@ def put(folder, name, text):
     if os.path.lexists(path):
         return False
     part = f"{path}.part-{os.getpid()}"
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666)
     try:
         with os.fdopen(fd, "w", encoding="utf-8") as file:
             file.write(text)

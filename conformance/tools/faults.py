@@ -377,6 +377,21 @@ def scripts_killed_in_the_middle(folder):
     need(torn == {"in place"}, f"half a file was left by: {', '.join(sorted(torn - {'in place'}))}")
 
 
+def leftovers_of_killed_runs_are_no_hindrance(folder):
+    """Process ids come again, in containers always: what a killed run left must not stop one of its number."""
+    path = os.path.join(folder, "report")
+    program = ("import os, sys; sys.path.insert(0, 'conformance/report'); from ol_report import files\n"
+               "path = sys.argv[1]; open(f'{path}.tmp-{os.getpid()}', 'w').write('half')\nfiles.write(path, 'new')")
+    done = run([sys.executable, "-B", "-c", program, path])
+    need(done.returncode == 0 and read(path) == "new", f"reports: exit code {done.returncode}: {done.stderr}")
+    need(os.listdir(folder) == ["report"], f"left: {os.listdir(folder)}")
+    # The judge's own writer, whose number is the shell's that became it.
+    done = run(["sh", "-c", 'echo half > "$1.tmp-$$"; shift; exec "$@"', "sh", path, OL, *QUICK, "--report",
+                f"jsonl:{path}"])
+    need(done.returncode == PASS, f"the judge: exit code {done.returncode}: {done.stdout}{done.stderr}")
+    need(os.listdir(folder) == ["report"], f"left: {os.listdir(folder)}")
+
+
 def scripts_without_room(folder):
     """The second text does not fit any more: the writer fails, and the first is still there."""
     ignore = lambda: signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # noqa: E731
@@ -432,7 +447,7 @@ def scripts_write_beside(_):
 TESTS = [engine_in_a_tiny_address_space, judge_in_a_tiny_address_space, judge_without_descriptors,
          judge_without_processes, judge_stopped_and_continued, reader_sleeps, reader_leaves, killed_at_any_moment,
          no_room_for_reports, full_device, full_file_system, bytes_one_by_one,
-         interrupted_calls_and_short_reads, scripts_killed_in_the_middle,
+         interrupted_calls_and_short_reads, leftovers_of_killed_runs_are_no_hindrance, scripts_killed_in_the_middle,
          scripts_without_room, scripts_write_beside]
 
 

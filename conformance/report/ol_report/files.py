@@ -25,7 +25,8 @@ def _replace(path, data):
             device.write(data)
         return
     temporary = f"{path}.tmp-{os.getpid()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    # A run that was killed may have left one, and process ids come again.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(temporary, flags, 0o666)
     try:
         with os.fdopen(fd, "wb") as file:
