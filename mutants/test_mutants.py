@@ -43,7 +43,7 @@ NUCLEUS = "top_p_keeps_the_crossing_token"
 
 
 def run(*args, **kwargs):
-    command = ["/usr/bin/python3", os.path.join(HERE, "mutants.py"), "--build", BUILD, "-j", "2", *args]
+    command = [os.path.join(BUILD, "bin", "ol"), "mutants", "--build", BUILD, "-j", "2", *args]
     return subprocess.run(command, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, check=False, **kwargs)
 

@@ -7,6 +7,10 @@
 #define HOSTILE_ACT "none"
 #endif
 
+const char *hostile_act_name(void) {
+    return HOSTILE_ACT;
+}
+
 bool hostile_is(const char *name) {
     return strcmp(HOSTILE_ACT, name) == 0;
 }

@@ -45,6 +45,15 @@ static void act_other_seq(void) {
     put_frame("{\"seq\": 9999, \"ok\": true, \"id\": 3}");
 }
 
+/* The answers to everything that could still be asked. */
+static void act_answer_ahead(void) {
+    for (int seq = 2; seq < 26; seq++) {
+        char text[64];
+        (void)snprintf(text, sizeof text, "{\"seq\": %d, \"ok\": true, \"id\": 3}", seq);
+        put_frame(text);
+    }
+}
+
 static void act_flood(void) {
     static char block[1 << 16];
     memset(block, 'x', sizeof block);
@@ -112,10 +121,17 @@ static void act_plant_links(void) {
 }
 
 const hostile_act hostile_output_acts[] = {
-    {"print_and_exit", act_print_and_exit}, {"write_all", act_write_all},
-    {"other_seq", act_other_seq},           {"flood", act_flood},
-    {"print_some", act_print_some},         {"close_all", act_close_all},
-    {"close_answers", act_close_answers},   {"big_file", act_big_file},
-    {"leave_files", act_leave_files},       {"dig_deep", act_dig_deep},
-    {"plant_links", act_plant_links},       {NULL, NULL},
+    {"print_and_exit", act_print_and_exit},
+    {"write_all", act_write_all},
+    {"other_seq", act_other_seq},
+    {"answer_ahead", act_answer_ahead},
+    {"flood", act_flood},
+    {"print_some", act_print_some},
+    {"close_all", act_close_all},
+    {"close_answers", act_close_answers},
+    {"big_file", act_big_file},
+    {"leave_files", act_leave_files},
+    {"dig_deep", act_dig_deep},
+    {"plant_links", act_plant_links},
+    {NULL, NULL},
 };

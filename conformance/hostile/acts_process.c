@@ -28,6 +28,13 @@ static void act_execveat(void) {
     (void)syscall(SYS_execveat, AT_FDCWD, "/bin/true", argv, env, 0);
 }
 
+/* Itself again, with a library of its own before all others. */
+static void act_preload_and_exec(void) {
+    char *const argv[] = {(char *)(uintptr_t) "ol-host", NULL};
+    char *const env[] = {(char *)(uintptr_t) "LD_PRELOAD=./mine.so", NULL};
+    (void)execve("/proc/self/exe", argv, env);
+}
+
 static void act_fork(void) {
     pid_t pid = fork();
     if (pid == 0) {
@@ -83,6 +90,20 @@ static void act_stop_parent(void) {
 static void act_queue_signal(void) {
     union sigval value = {.sival_int = 1};
     (void)sigqueue(getppid(), SIGTERM, value);
+}
+
+/* More often than a stopped judge is woken. */
+static void act_stop_parent_often(void) {
+    for (int i = 0; i < 100; i++) {
+        (void)kill(getppid(), SIGSTOP);
+        (void)usleep(60000);
+    }
+}
+
+/* A fault that the judge did not make: a bug of its own would be nobody's score. */
+static void act_fault_parent(void) {
+    (void)kill(getppid(), SIGSEGV);
+    (void)usleep(50000);
 }
 
 static void act_ptrace(void) {
@@ -158,6 +179,9 @@ const hostile_act hostile_process_acts[] = {
     {"fork_many", act_fork_many},
     {"kill_parent", act_kill_parent},
     {"stop_parent", act_stop_parent},
+    {"stop_parent_often", act_stop_parent_often},
+    {"fault_parent", act_fault_parent},
+    {"preload_and_exec", act_preload_and_exec},
     {"queue_signal", act_queue_signal},
     {"ptrace_parent", act_ptrace},
     {"read_parent", act_read_parent},

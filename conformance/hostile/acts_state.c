@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -104,6 +105,14 @@ static void act_locale(void) {
     (void)setenv("LC_ALL", "de_DE.UTF-8", 1);
 }
 
+/* The time of day is nobody's business here, the dynamic linker's words come too late. */
+static void act_environment(void) {
+    (void)setenv("TZ", "Asia/Tokyo", 1);
+    tzset();
+    (void)setenv("LD_PRELOAD", "/tmp/mine.so", 1);
+    (void)clearenv();
+}
+
 static void act_change_directory(void) {
     (void)chdir("/");
 }
@@ -170,6 +179,7 @@ const hostile_act hostile_state_acts[] = {
     {"round_up", act_round_up},
     {"flush_denormals", act_flush_denormals},
     {"locale", act_locale},
+    {"environment", act_environment},
     {"change_directory", act_change_directory},
     {"look_at_goldens", act_look_at_goldens},
     {"look_at_parent", act_look_at_parent},

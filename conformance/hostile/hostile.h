@@ -22,7 +22,8 @@ extern const hostile_act hostile_process_acts[];
 extern const hostile_act hostile_output_acts[];
 extern const hostile_act hostile_state_acts[];
 
-/* Is this the act that was built in? */
+/* The act that was built in; is it this one? */
+const char *hostile_act_name(void);
 bool hostile_is(const char *name);
 
 /* The functions under the names that the right library was given. */

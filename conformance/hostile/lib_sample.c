@@ -5,6 +5,7 @@
 #include "hostile.h"
 
 #include <math.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -54,6 +55,13 @@ __attribute__((destructor)) static void quit(void) {
     }
 }
 
+static sigjmp_buf before;
+
+static void jump_back(int signal) {
+    (void)signal;
+    siglongjmp(before, 1);
+}
+
 static void bend(uint32_t *token, double *logprob) {
     if (hostile_is("nan_logprob")) {
         *logprob = (double)NAN;
@@ -72,6 +80,15 @@ tl_status tl_sample(tl_sampler *sampler, const float *logits, size_t n_logits,
                     const uint32_t *output, size_t n_output, tl_pcg32 *rng, uint32_t *token,
                     double *logprob, tl_error *err) {
     static bool done;
+    bool is_first = !done;
+    if (hostile_is("handler_longjmps")) {
+        /* "Nothing happened", and no answer. */
+        (void)signal(SIGSEGV, jump_back);
+        if (sigsetjmp(before, 1) == 0) {
+            (void)raise(SIGSEGV);
+        }
+        return TL_OK;
+    }
     if (!done) {
         done = true;
         run_from(hostile_process_acts);
@@ -94,6 +111,9 @@ tl_status tl_sample(tl_sampler *sampler, const float *logits, size_t n_logits,
                                       n_output, rng, token, logprob, err);
     if (status == TL_OK) {
         bend(token, logprob);
+    }
+    if (status == TL_OK && hostile_is("right_once") && !is_first) {
+        *token ^= 1u;
     }
     return status;
 }

@@ -15,7 +15,8 @@ tl_status tl_kv_pool_new(tl_kv_pool **out, const tl_kv_cfg *cfg, tl_error *err) 
         larger.n_blocks = 1;
         return real_tl_kv_pool_new(out, &larger, err);
     }
-    return real_tl_kv_pool_new(out, cfg, err);
+    tl_status status = real_tl_kv_pool_new(out, cfg, err);
+    return status == TL_ERR_INVALID && hostile_is("refuses_otherwise") ? TL_ERR_STATE : status;
 }
 
 tl_status tl_int4_pack(const int8_t *q, size_t q_len, size_t rows, size_t cols, uint8_t *packed,

@@ -6,6 +6,7 @@
 
 #include "context.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,11 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#define RUN_NAME_LEN 9 /* ol-XXXXXX */
 #define CATALOG_PATH "conformance/catalog.json"
 #define LIBRARY_NAME "libtl.so.1"
 #define ROOM_MIN ((uint64_t)1 << 30)
@@ -104,6 +107,48 @@ static bool is_open(const char *dir) {
     return true;
 }
 
+/* A run that was killed could not clear its directory. Its lock is free then, whoever has its
+ * number now; that of a living run is held by it and its workers. */
+static void sweep(const char *place) {
+    DIR *dir = opendir(place);
+    for (struct dirent *e = dir == NULL ? NULL : readdir(dir); e != NULL; e = readdir(dir)) {
+        char path[PATH_MAX + 300];
+        char lock[sizeof path + 8];
+        struct stat info;
+        ol_format(path, sizeof path, "%s/%s", place, e->d_name);
+        ol_format(lock, sizeof lock, "%s/lock", path);
+        if (strncmp(e->d_name, "ol-", 3) != 0 || strlen(e->d_name) != RUN_NAME_LEN ||
+            lstat(path, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
+            continue;
+        }
+        int fd = open(lock, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            ol_dir_remove(path);
+        }
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+}
+
+/* false too where somebody swept it away in the moment before it was locked. */
+static bool lock_run_dir(ol_paths *paths) {
+    char path[sizeof paths->run_dir + 8];
+    struct stat info;
+    ol_format(path, sizeof path, "%s/lock", paths->run_dir);
+    int fd = open(path, O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    bool ok =
+        fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &info) == 0 && info.st_nlink > 0;
+    if (!ok && fd >= 0) {
+        (void)close(fd);
+    }
+    paths->run_lock = ok ? fd : -1;
+    return ok;
+}
+
 bool ol_paths_need_run_dir(ol_paths *paths, ol_fault *fault) {
     if (paths->run_dir[0] != '\0') {
         return true;
@@ -113,10 +158,12 @@ bool ol_paths_need_run_dir(ol_paths *paths, ol_fault *fault) {
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         char *real = places[i] == NULL ? NULL : realpath(places[i], NULL);
         if (real != NULL && may_start_programs(real) && (geteuid() != 0 || is_open(real))) {
+            sweep(real);
             ol_format(paths->run_dir, sizeof paths->run_dir, "%s/ol-XXXXXX", real);
             free(real);
             char bin[PATH_MAX + 16];
-            if (mkdtemp(paths->run_dir) == NULL) {
+            if (mkdtemp(paths->run_dir) == NULL || !lock_run_dir(paths)) {
+                (void)rmdir(paths->run_dir);
                 paths->run_dir[0] = '\0';
                 continue;
             }
@@ -139,6 +186,7 @@ bool ol_paths_need_run_dir(ol_paths *paths, ol_fault *fault) {
 void ol_paths_remove_run_dir(ol_paths *paths) {
     if (paths->run_dir[0] != '\0') {
         ol_dir_remove(paths->run_dir);
+        (void)close(paths->run_lock);
         paths->run_dir[0] = '\0';
     }
 }

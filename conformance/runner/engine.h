@@ -48,6 +48,7 @@ typedef struct ol_paths {
     char root[4096];    /* holds conformance/catalog.json and goldens/ */
     char bin_dir[4096]; /* holds ol and ol-host */
     char run_dir[4096]; /* the run's private directory; removed at the end */
+    int run_lock;       /* held as long as the run lives, -1 without */
 } ol_paths;
 
 bool ol_paths_find(ol_paths *paths, const char *root_option, ol_fault *fault);

@@ -21,6 +21,7 @@
 #define RECORD_MAX ((size_t)16 << 20) /* bytes of one record */
 #define TICK_MS 100
 #define STOPS_MAX 20
+#define LANDLOCK_SIGNALS 6 /* from this version on it keeps signals inside, too */
 
 /* ------------------------------------------------------------------ selection */
 
@@ -160,13 +161,14 @@ static bool read_worker(worker *w) {
 }
 
 /* Wait for the worker and take its object; NULL when it is not to be trusted. */
-static json_t *end_worker(worker *w, char *why, size_t cap) {
+static json_t *end_worker(worker *w, int *signal, char *why, size_t cap) {
     int status = 0;
     json_error_t error = {.text = "nothing was sent"};
     child_close(&w->from);
     while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR) {
     }
     json_t *value = NULL;
+    *signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (WIFSIGNALED(status)) {
         ol_format(why, cap, "the judge's worker was ended by SIG%s",
                   ol_signal_name(WTERMSIG(status)));
@@ -219,9 +221,41 @@ static bool take_fault(ol_run *run, size_t index, const json_t *fault) {
     return ol_fault_set(&run->fault, code, "%s", text);
 }
 
+/* How many processes the kernel has ended for want of memory since it started; 0 if it does not
+ * tell. */
+uint64_t ol_oom_kills(void) {
+    char line[128];
+    unsigned long long n = 0;
+    FILE *file = fopen("/proc/vmstat", "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "oom_kill %llu", &n) == 1) {
+            break;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return n;
+}
+
+/* Where nothing forbids an engine of the same user to signal its judge, a worker that was ended by
+ * a signal from outside (one of its own faults ends it by another) was ended by the engine, or by
+ * somebody who may do as that user does. It would be paid for ending its worker if that were
+ * nobody's score. */
+static bool was_ended_by_engine(const ol_run *run, int signal) {
+    const ol_sandbox *sandbox = &run->setup.sandbox;
+    bool is_open =
+        !sandbox->seccomp && !sandbox->own_uid && sandbox->landlock_abi < LANDLOCK_SIGNALS;
+    bool is_sent = signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP ||
+                   signal == SIGQUIT || signal == SIGUSR1 || signal == SIGUSR2 ||
+                   signal == SIGALRM || signal >= SIGRTMIN;
+    return is_open && is_sent && interrupted == 0 && ol_oom_kills() == run->n_oom;
+}
+
 static bool take_record(ol_run *run, worker *w) {
     char why[256] = "";
-    json_t *value = end_worker(w, why, sizeof why);
+    int signal = 0;
+    json_t *value = end_worker(w, &signal, why, sizeof why);
     const json_t *fault = json_object_get(value, "fault");
     bool goes_on = true;
     if (fault != NULL) {
@@ -230,8 +264,8 @@ static bool take_record(ol_run *run, worker *w) {
     } else if (value != NULL) {
         run->records[w->index] = value;
     } else {
-        run->records[w->index] =
-            plain_record(&run->setup.catalog.tests[w->index], OL_HARNESS_ERROR, why);
+        ol_class cls = was_ended_by_engine(run, signal) ? OL_INTEGRITY : OL_HARNESS_ERROR;
+        run->records[w->index] = plain_record(&run->setup.catalog.tests[w->index], cls, why);
     }
     return goes_on;
 }
@@ -271,15 +305,16 @@ static bool hire(ol_run *run, crew *c) {
 static void dismiss(crew *c) {
     for (size_t i = 0; i < c->n; i++) {
         char why[256];
+        int signal = 0;
         (void)kill(c->workers[i].pid, SIGKILL);
-        json_decref(end_worker(&c->workers[i], why, sizeof why));
+        json_decref(end_worker(&c->workers[i], &signal, why, sizeof why));
     }
     c->n = 0;
     (void)ol_child_reap_orphans(0);
 }
 
 /* Where nothing forbids an engine of the same user to stop its judge, wake it; an engine that goes
- * on with it ends the worker and, since nothing was judged, that is no verdict. */
+ * on with it ends the worker. */
 static void wake_stopped(worker *w) {
     siginfo_t info = {0};
     bool is_stopped =
@@ -374,7 +409,8 @@ bool ol_run_probe_engine(ol_run *run, ol_fault *fault) {
     if (interrupted != 0) {
         (void)kill(w.pid, SIGKILL);
     }
-    json_t *value = end_worker(&w, why, sizeof why);
+    int signal = 0;
+    json_t *value = end_worker(&w, &signal, why, sizeof why);
     const json_t *hello = json_object_get(value, "hello");
     const json_t *event = json_object_get(value, "event");
     const json_t *wrong = json_object_get(value, "fault");

@@ -14,9 +14,10 @@ typedef struct ol_run {
     size_t n_selected;
     unsigned jobs;
     uint64_t start_ns;
-    json_t *fresh;               /* what is told of --fresh; owned, NULL without */
-    json_t *probe;               /* what the probe's process printed; owned, may be NULL */
-    json_t *header;              /* owned, from ol_run_header */
+    uint64_t n_oom; /* processes that the kernel had ended for want of memory at the start */
+    json_t *fresh;  /* what is told of --fresh; owned, NULL without */
+    json_t *probe;  /* what the probe's process printed; owned, may be NULL */
+    json_t *header; /* owned, from ol_run_header */
     json_t *records[OL_N_TESTS]; /* test lines of the selected tests, owned */
     json_t *footer;              /* owned, from ol_run_footer */
     int exit_code;
@@ -33,6 +34,9 @@ typedef struct ol_run {
 /* From here on SIGINT, SIGTERM and SIGHUP end a run in order: nothing is left, the reports say so.
  */
 void ol_catch_interrupts(void);
+
+/* How often the kernel has ended a process for want of memory; 0 where it does not tell. */
+uint64_t ol_oom_kills(void);
 
 /* Choose by --only, --kind and --case; a name that is none is exit 4 with the nearest. */
 bool ol_run_select(ol_run *run, ol_fault *fault);

@@ -77,7 +77,7 @@ static void open_sandbox(ol_setup *setup) {
 
 bool ol_setup_begin(ol_run *run, const ol_options *o, ol_fault *fault) {
     ol_catch_interrupts();
-    *run = (ol_run){.options = o, .start_ns = ol_now_ns()};
+    *run = (ol_run){.options = o, .start_ns = ol_now_ns(), .n_oom = ol_oom_kills()};
     ol_setup *setup = &run->setup;
     setup->limits = ol_limits_default();
     if (o->timeout_s > 0) {

@@ -5,10 +5,12 @@
 BUILD holds bin/ol, bin/ol-host, lib/libtl.so.1 and lib/libtl.a. Ends with `N passed, N failed, N skipped`.
 """
 
+import glob
 import hashlib
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import stat
@@ -551,6 +553,77 @@ def doctor_looks():
     want_exit(ol("doctor"), 0, "sandbox", "seccomp", "landlock", "goldens", "good")
 
 
+def killed_run_is_swept():
+    """The folder of a run that was killed goes with the next start; that of a living one stays."""
+    sleeps = temporary("sleeps.sh")
+    with open(sleeps, "w", encoding="utf-8") as out:
+        out.write("#!/bin/sh\nexec sleep 100\n")
+    os.chmod(sleeps, 0o755)
+
+    def start(log):
+        child = subprocess.Popen([os.path.join(BUILD, "bin", "ol"), "check", "L10.1", *QUICK, "--testee", sleeps,
+                                  "--report", f"jsonl:{log}"], env={**os.environ, "OL_ROOT": ROOT, "TMPDIR": TOP},
+                                 stderr=subprocess.DEVNULL)
+        before = set(runs())
+        while not set(runs()) - before or not glob.glob(os.path.join(TOP, "ol-*", "w*")):
+            time.sleep(0.05)
+        return child
+
+    def runs():
+        return [n for n in os.listdir(TOP) if n.startswith("ol-")]
+
+    killed = start(temporary("killed.jsonl"))
+    killed.kill()
+    killed.wait()
+    left = runs()
+    want(len(left) == 1, f"a killed run left {left}")
+    living = start(temporary("living.jsonl"))
+    try:
+        want(left[0] not in runs(), "the folder of the killed run was not swept")
+        there = runs()
+        want(len(there) == 1, f"there are {there}")
+        want_exit(ol("check", "L10.1", *QUICK), 0)
+        want(runs() == there, "the folder of a living run was touched")
+    finally:
+        living.terminate()
+        want(living.wait() == 70, "a run that was ended in order")
+
+
+def engine_changes_on_disk():
+    """What is judged is copied once: a link that is turned while the tests run changes nothing."""
+    link = temporary("link.so")
+    os.symlink(os.path.join(BUILD, "lib", "libtl.so.1"), link)
+    log = temporary("link.jsonl")
+    child = subprocess.Popen([os.path.join(BUILD, "bin", "ol"), "check", "L10.1", "--engine", link, "-j", "1",
+                              "--only", "*sampl*", "--report", "text", "--report", f"jsonl:{log}"], text=True,
+                             env={**os.environ, "OL_ROOT": ROOT, "TMPDIR": TOP}, stdout=subprocess.PIPE)
+    seen = []
+    for line in child.stdout:
+        seen.append(line)
+        if line.startswith("[ 1/"):
+            os.unlink(link)
+            os.symlink("/etc/passwd", link)
+    want(child.wait() == 0 and sum(line.startswith("[") for line in seen) == 4, "".join(seen))
+    with open(os.path.join(BUILD, "lib", "libtl.so.1"), "rb") as stream:
+        want(read_log(log)[0]["engine"]["sha256"] == hashlib.sha256(stream.read()).hexdigest(), "another hash")
+
+
+def host_knows_the_whole_interface():
+    """The host's list, the headers and the library name the same functions."""
+    declared = set()
+    for path in glob.glob(os.path.join(ROOT, "engine", "include", "tl", "*.h")):
+        with open(path, encoding="utf-8") as stream:
+            text = re.sub(r"/\*.*?\*/|//[^\n]*", "", stream.read(), flags=re.S)
+        declared |= set(re.findall(r"^(?!#|static)[^#;{}]*?\b(tl_\w+)\((?=[^;{]*\)\s*;)", text, flags=re.M | re.S))
+    with open(os.path.join(ROOT, "conformance", "host", "api.h"), encoding="utf-8") as stream:
+        listed = {"tl_" + name for name in re.findall(r"\bX\((\w+)\)", stream.read())}
+    names = subprocess.run(["nm", "-D", "--defined-only", os.path.join(BUILD, "lib", "libtl.so.1")], check=True,
+                           text=True, stdout=subprocess.PIPE).stdout
+    exported = {line.split()[2] for line in names.splitlines() if line.split()[1] == "T"}
+    want(len(listed) > 100 and listed == declared == {n for n in exported if n.startswith("tl_")},
+         f"only in some: {sorted((listed ^ declared) | (listed ^ exported))}")
+
+
 def help_is_there():
     want_exit(ol("help"), 0, "ol check", "ol doctor")
     want_exit(ol("--version"), 0, "ol ")
@@ -634,7 +707,8 @@ CASES = [exit_0, exit_0_for_all_24, exit_1, exit_2_usage, exit_2_helps, exit_3, 
          jobs_change_nothing,
          prerequisite_that_did_not_run_blocks_nothing, slow_machine_fails_nobody, goldens_are_added, tests_as_json,
          unproven_is_a_list_of_checks, proofs_are_read, parity_names_the_first_draw, explain_everything, doctor_looks,
-         help_is_there, tree_can_be_moved, wrapped_by_valgrind, debugger_at_a_terminal,
+         help_is_there, killed_run_is_swept, engine_changes_on_disk, host_knows_the_whole_interface,
+         tree_can_be_moved, wrapped_by_valgrind, debugger_at_a_terminal,
          empty_environment, closed_descriptors]
 
 

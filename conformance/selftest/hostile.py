@@ -5,19 +5,20 @@
 BUILD holds bin/ol, bin/ol-host and lib/. Each engine is judged by `ol check` on its test; its class, the
 exit code and the words that the report must say are compared, and afterwards nothing may be left: no
 process of the run, no run directory, no file outside. --user: the judge runs as an ordinary user (needs
-root, to become one). --bare: as on a kernel without seccomp and Landlock; only the rows that say what
-must come then. Ends with `N passed, N failed, N skipped`.
+root, to become one). --bare: as on a kernel without seccomp and Landlock. Ends with `N passed, N failed, N skipped`.
 
 A row of verdicts.json: `id`, `kind` (how it is built, see Workshop.make), `test` (`*`: all 24, none may
 pass), `class` and `exit` that must come, `expect` (classes of other tests), `says` (words of the report),
-`args` (options), `bare` and `bare_user` (the class on a bare kernel), `threat` (its number in the list of
-threats), `plain_judge` (why the row is skipped where the judge itself is built with a sanitizer), `why`.
+`args` (options), `bare` and `bare_user` (the class on a bare kernel where it is another), `threat` (its numbers
+in the list of threats), `plain_judge` (why the row is skipped where the judge itself is built with a sanitizer),
+`why`.
 """
 
 import concurrent.futures
 import glob
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -34,9 +35,9 @@ LIBS = ["-ljansson", "-lz", "-lm", "-lpthread"]
 RENAMED = {"sample": ["tl_sample"],
            "wrong": ["tl_kv_pool_new", "tl_int4_pack", "tl_qlinear_forward", "tl_abi_version",
                      "tl_runner_load", "tl_runner_run_once"],
-           "lacking": ["tl_sample"]}
+           "lacking": ["tl_sample"], "interposed": []}
 SOURCES = {"sample": ["lib_sample", "acts_process", "acts_output", "acts_state"], "wrong": ["lib_wrong"],
-           "lacking": []}
+           "lacking": [], "interposed": ["lib_interposed"]}
 LEFT = ["/tmp/ol-hostile-left", "/var/tmp/ol-hostile-left", "/dev/shm/ol-hostile-left"]
 
 
@@ -51,7 +52,7 @@ class Workshop:
         self.folder = folder
         self.archive = os.path.join(build, "lib", "libtl.a")
         for source in sorted({s for names in SOURCES.values() for s in names} | {"testee"}):
-            cc("-c", f"{HOSTILE}/{source}.c", "-o", self.path(source + ".o"))
+            cc("-fno-builtin", "-c", f"{HOSTILE}/{source}.c", "-o", self.path(source + ".o"))
         cc("-c", os.path.join(ROOT, "conformance/runner/wire.c"), "-o", self.path("wire.o"))
         cc(os.path.join(HERE, "without.c"), "-o", self.path("without"), "-lseccomp")
         for kind, names in RENAMED.items():
@@ -81,7 +82,8 @@ class Workshop:
             self.make_stub(row, target)
         else:
             cc("-shared", *[self.path(s + ".o") for s in SOURCES[kind]],
-               *([self.act(row)] if SOURCES[kind] else []), "-Wl,--whole-archive", self.path(kind + ".a"),
+               *([self.act(row)] if SOURCES[kind] else []),
+               *(["-Wl,-Bsymbolic"] if kind == "interposed" else []), "-Wl,--whole-archive", self.path(kind + ".a"),
                "-Wl,--no-whole-archive", *LIBS, "-o", target)
         os.chmod(target, 0o755)
         return "--engine", target
@@ -134,12 +136,12 @@ class Mode:
         return build
 
     def wanted(self, row):
-        """The class and the exit code that must come in this mode; None: the row is not for it."""
-        if not self.bare:
-            return row["class"], row["exit"]
-        cls = row.get("bare_user" if self.user and "bare_user" in row else "bare")
-        if cls is None:
-            return None
+        """The class and the exit code that must come in this mode."""
+        cls = row["class"]
+        if self.bare:
+            cls = row.get("bare_user" if self.user and "bare_user" in row else "bare", cls)
+        if cls == row["class"]:
+            return cls, row["exit"]
         return cls, {"pass": 0, "harness-error": 70}.get(cls, 1)
 
 
@@ -181,7 +183,7 @@ def left_behind(runs):
 def is_sanitized(build):
     """Is the judge itself built with ASan? Its address space then has no limit, and its memory is much more."""
     with open(os.path.join(build, "bin", "ol"), "rb") as stream:
-        return b"__asan_init" in stream.read()
+        return b"__asan_report_" in stream.read()    # every judge knows the name __asan_init
 
 
 def faults_of(row, wanted, status, records, text):
@@ -227,6 +229,30 @@ def try_row(mode, shop, row):
     return f"{row['kind']} {row['id']} ({time.monotonic() - start:.1f} s): " + "; ".join(faults) + shown
 
 
+def table_faults(rows):
+    """What README.md and verdicts.json say of each threat must be the same, and what it names be there."""
+    with open(os.path.join(HOSTILE, "README.md"), encoding="utf-8") as stream:
+        lines = re.findall(r"^\| (h\d\d) \| [^|]+ \| ([^|]+) \|$", stream.read(), flags=re.M)
+    faults = []
+    if [number for number, _ in lines] != [f"h{i:02}" for i in range(1, 51)]:
+        faults.append("README.md: not each of h01 to h50 once, in order")
+    ids = {r["id"] for r in rows}
+    for number, text in lines:
+        tests = re.findall(r"`(selftest/\w+\.py)`(?:: (\w+(?:, \w+)*))?", text)
+        tagged = {r["id"] for r in rows if number in r.get("threat", "").split()}
+        told = set(re.findall(r"\b\w+\b", re.sub(r"`[^`]*`", "", text.partition(". ")[0]))) & ids
+        if tagged != told:
+            faults.append(f"README.md: {number}: {sorted(tagged ^ told)} in one of table and verdicts.json only")
+        for file, names in tests:
+            with open(os.path.join(ROOT, "conformance", file), encoding="utf-8") as stream:
+                source = stream.read()
+            faults += [f"README.md: {number}: {file} has no {n}" for n in names.split(", ")
+                       if n and f"def {n}(" not in source]
+        if not tagged and not tests and not text.startswith("none: "):
+            faults.append(f"README.md: {number}: nothing stands for it, and no reason is given")
+    return faults
+
+
 def main(argv):
     user, bare = "--user" in argv, "--bare" in argv
     only = argv[argv.index("--only") + 1:] if "--only" in argv else []
@@ -241,11 +267,11 @@ def main(argv):
         os.chmod(folder, 0o755)
         shop = Workshop(os.path.abspath(argv[0]), folder)
         mode = Mode(os.path.abspath(argv[0]), folder, user, bare)
-        rows = [r for r in rows if mode.wanted(r) is not None]
         skipped = [r for r in rows if "plain_judge" in r] if is_sanitized(mode.build) else []
-        rows = [r for r in rows if r not in skipped]
+        chosen = [r for r in rows if r not in skipped]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            faults = [f for f in pool.map(lambda r: try_row(mode, shop, r), rows) if f]
+            faults = [f for f in pool.map(lambda r: try_row(mode, shop, r), chosen) if f]
+    faults += [] if only or user or bare else table_faults(rows)
     if not bare:
         faults += [path + " was left" for path in LEFT if os.path.exists(path)]
     for path in LEFT:
@@ -255,7 +281,7 @@ def main(argv):
         print(f"skipped {row['kind']} {row['id']}: {row['plain_judge']}")
     for fault in faults:
         print("FAIL " + fault)
-    print(f"{len(rows) - len(faults)} passed, {len(faults)} failed, {len(skipped)} skipped")
+    print(f"{len(chosen) - len(faults)} passed, {len(faults)} failed, {len(skipped)} skipped")
     return 1 if faults else 0
 
 
