@@ -264,23 +264,24 @@ static bool refuses_calls(const host_api *tl) {
     tl_qlinear q;
     float x[2] = {0.0f, 0.0f};
     memcpy(file + 8, text, sizeof text - 1);
-    const bool good = tl->safetensors_view(&st, file, sizeof file, NULL) == TL_OK &&
-                      tl->safetensors_f32(st, "b", one, 1, x, 1, NULL) == TL_ERR_NOT_FOUND &&
-                      tl->safetensors_f32(st, "a", one, 1, x, 2, NULL) == TL_ERR_INVALID &&
-                      tl->safetensors_f32(st, NULL, one, 1, x, 1, NULL) == TL_ERR_INVALID &&
-                      tl->safetensors_f32(st, "a", NULL, 1, x, 1, NULL) == TL_ERR_INVALID &&
-                      tl->safetensors_f32(st, "a", one, 1, NULL, 1, NULL) == TL_ERR_INVALID &&
-                      tl->safetensors_q4(st, "a", 0, 2, 2, &q, NULL) == TL_ERR_INVALID &&
-                      tl->safetensors_q4(st, "a", 2, 0, 2, &q, NULL) == TL_ERR_INVALID &&
-                      tl->safetensors_q4(st, "a", 2, 2, 0, &q, NULL) == TL_ERR_INVALID &&
-                      tl->safetensors_q4(st, "a", 2, 3, 3, &q, NULL) == TL_ERR_INVALID &&
-                      tl->safetensors_q4(st, "a", 2, 2, 4, &q, NULL) == TL_ERR_INVALID &&
-                      tl->safetensors_q4(st, NULL, 2, 2, 2, &q, NULL) == TL_ERR_INVALID &&
-                      tl->safetensors_q4(st, "a", 2, 2, 2, NULL, NULL) == TL_ERR_INVALID &&
-                      tl->layout_find(tl->safetensors_layout(st), NULL) == NULL &&
-                      tl->layout_metadata(tl->safetensors_layout(st), NULL) == NULL &&
-                      tl->safetensors_open(&none, "a", (tl_weights_mode)7, NULL) == TL_ERR_INVALID &&
-                      strcmp(tl->dtype_name((tl_dtype)1000), "unknown") == 0;
+    const bool good =
+        tl->safetensors_view(&st, file, sizeof file, NULL) == TL_OK &&
+        tl->safetensors_f32(st, "b", one, 1, x, 1, NULL) == TL_ERR_NOT_FOUND &&
+        tl->safetensors_f32(st, "a", one, 1, x, 2, NULL) == TL_ERR_INVALID &&
+        tl->safetensors_f32(st, NULL, one, 1, x, 1, NULL) == TL_ERR_INVALID &&
+        tl->safetensors_f32(st, "a", NULL, 1, x, 1, NULL) == TL_ERR_INVALID &&
+        tl->safetensors_f32(st, "a", one, 1, NULL, 1, NULL) == TL_ERR_INVALID &&
+        tl->safetensors_q4(st, "a", 0, 2, 2, &q, NULL) == TL_ERR_INVALID &&
+        tl->safetensors_q4(st, "a", 2, 0, 2, &q, NULL) == TL_ERR_INVALID &&
+        tl->safetensors_q4(st, "a", 2, 2, 0, &q, NULL) == TL_ERR_INVALID &&
+        tl->safetensors_q4(st, "a", 2, 3, 3, &q, NULL) == TL_ERR_INVALID &&
+        tl->safetensors_q4(st, "a", 2, 2, 4, &q, NULL) == TL_ERR_INVALID &&
+        tl->safetensors_q4(st, NULL, 2, 2, 2, &q, NULL) == TL_ERR_INVALID &&
+        tl->safetensors_q4(st, "a", 2, 2, 2, NULL, NULL) == TL_ERR_INVALID &&
+        tl->layout_find(tl->safetensors_layout(st), NULL) == NULL &&
+        tl->layout_metadata(tl->safetensors_layout(st), NULL) == NULL &&
+        tl->safetensors_open(&none, "a", (tl_weights_mode)7, NULL) == TL_ERR_INVALID &&
+        strcmp(tl->dtype_name((tl_dtype)1000), "unknown") == 0;
     tl->safetensors_free(st);
     return good;
 }
