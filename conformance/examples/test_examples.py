@@ -241,7 +241,76 @@ def shards_of_one_run(folder):
     assert run(OL, "report", "merge", f"{folder}/0.jsonl").returncode == 2
 
 
+def old_golden_is_told(folder):
+    """After a golden was corrected, the class table names the logs that were made with the old one, and the tests
+    that it touches."""
+    for name in ("before", "after"):
+        stubs(os.path.join(folder, name))
+        assert run(OL, "check", "L10.1", "--engine", f"{folder}/{name}", "--report",
+                   f"jsonl:{folder}/{name}.jsonl").returncode == 1
+    today = os.path.join(folder, "goldens")
+    shutil.copytree(os.path.join(ROOT, "goldens"), today)
+    gen = os.path.join(today, "gen")
+    for words in (["f16.py", "--seed", "2"], ["manifest.py"]):
+        done = run("/usr/bin/python3", "-B", os.path.join(gen, words[0]), *words[1:], "--out", today)
+        assert done.returncode == 0, done.stderr
+    done = run(OL, "check", "L10.1", "--engine", f"{folder}/after", "--goldens", today, "--report",
+               f"jsonl:{folder}/after.jsonl")
+    assert done.returncode == 1, done.stderr
+    done = run(OL, "report", "class", f"{folder}/before.jsonl", f"{folder}/after.jsonl", "--goldens", today,
+               "--html", f"{folder}/class.html", "--csv", f"{folder}/class.csv")
+    assert done.returncode == 0, done.stderr
+    with open(f"{folder}/class.csv", encoding="utf-8") as file:
+        old = {row["submission"]: row["old_goldens"] for row in csv.DictReader(file)}
+    assert old["before"] == "MANIFEST.json f16.vectors.json" and old["after"] == "", old
+    with open(f"{folder}/class.html", encoding="utf-8") as file:
+        page = file.read()
+    assert "Made with other goldens than today&#x27;s: 1" in page or "Made with other goldens than today's: 1" in page
+    assert "f16_rounds_to_nearest_even" in page
+
+
+# ------------------------------------------------------------------ engines
+
+
+def plain_engine_is_right(folder):
+    """The second implementation passes everything, and with --strict fails what only strict asks: bits of one order."""
+    plain = script("plain")
+    assert run(OL, "check", "L10.1", "--engine", plain, "--report", f"jsonl:{folder}/plain").returncode == 0
+    assert run(OL, "check", "L10.1", "--engine", plain, "--strict", "--report", f"jsonl:{folder}/strict").returncode == 1
+    for name, failed in (("plain", set()), ("strict", {"q4_linear_matches_its_dequantized_weights.golden_bits"})):
+        with open(f"{folder}/{name}", encoding="utf-8") as lines:
+            tests = [t for t in map(json.loads, lines) if t["kind"] == "test"]
+        assert len(tests) == 24
+        assert {c["id"] for t in tests for c in t["checks"] if c["state"] == "failed"} == failed, name
+
+
+def python_testee_is_right(folder):
+    """A program in another language, written from the page of the protocol, passes all 24."""
+    done = run(OL, "check", "L10.1", "--testee", script("testee.py"), "--report", f"jsonl:{folder}/log")
+    assert done.returncode == 0, done.stderr
+    assert "24 pass; 24 of 24 tests ran" in run(OL, "report", "show", f"{folder}/log").stdout
+    for path in [script("testee.py"), *glob.glob(script("testee_py/*.py"))]:
+        with open(path, encoding="utf-8") as file:
+            used = set(re.findall(r"^\s*(?:from|import) (\w+)", file.read(), re.M))
+        foreign = used - sys.stdlib_module_names - {"numpy", "testee_py"}
+        assert not foreign and "ctypes" not in used, (path, foreign)
+
+
 # ------------------------------------------------------------------ what is only read
+
+
+def container_command(folder):
+    """No container is run here; what would be run is looked at."""
+    stubs(os.path.join(folder, "in"))
+    os.mkdir(os.path.join(folder, "out"))
+    done = run("bash", script("container/run.sh"), f"{folder}/in", f"{folder}/out", "--fresh", "7",
+               env={"DOCKER": "echo", "IMAGE": "judge"})
+    words = done.stdout.split()
+    assert done.returncode == 0 and words[0] == "run", done
+    assert words[words.index("--network") + 1] == "none" and "--read-only" in words, words
+    assert f"{folder}/in:/work/engine:ro" in words and f"{folder}/out:/results" in words, words
+    given = words[words.index("judge") + 1:]
+    assert given[:4] == ["check", "L10.1", "--engine", "/work/engine"] and given[-2:] == ["--fresh", "7"], given
 
 
 def scripts_are_sound(_folder):
@@ -269,7 +338,7 @@ def packages_are_those_of_the_project(_folder):
         with open(script(name), encoding="utf-8") as file:
             text = file.read().replace("\\\n", " ")
         listed = set(re.search(r"--no-install-recommends ([\w\s.+-]+)", text)[1].split())
-        assert wanted | {"python3"} <= listed, (name, wanted - listed)
+        assert wanted | {"python3", "python3-numpy"} <= listed, (name, wanted - listed)
 
 
 def main():
@@ -281,7 +350,8 @@ def main():
     OL = os.path.abspath(args.ol)
     tests = [scripts_are_sound, what_was_not_tried_is_said, packages_are_those_of_the_project,
              workflows_are_yaml, gradescope_runs, gradescope_is_packed, prairielearn_runs, github_runs,
-             a_class_in_parallel, an_array_task, shards_of_one_run]
+             a_class_in_parallel, an_array_task, shards_of_one_run, old_golden_is_told, container_command,
+             plain_engine_is_right, python_testee_is_right]
     passed = failed = skipped = 0
     for function in tests:
         if args.names and function.__name__ not in args.names:

@@ -15,6 +15,8 @@ fault; 70: the reference engine or a generator could not be run.
 """
 import argparse
 import concurrent.futures
+import contextlib
+import io
 import json
 import math
 import os
@@ -400,6 +402,22 @@ def draw_models(out, seed, engines):
             "apart": round(apart / BOUND, 4), "reference": reference["version"]}
 
 
+def draw(args, engines):
+    """The whole folder; what is worth telling."""
+    with concurrent.futures.ThreadPoolExecutor(max(1, args.jobs)) as pool:
+        running = [pool.submit(run_generator, script, args.seed, args.out) for script in SUITES]
+        told = draw_models(args.out, args.seed, engines)
+        for fault in [future.result() for future in running]:
+            if fault:
+                leave(*fault)
+    for engine in engines:
+        engine.end()
+    manifest.ORIGINS["models/"] = ("fresh/fresh.py", True)
+    del manifest.ORIGINS["models/kjv/"]
+    manifest.main(["--seed", str(args.seed), "--out", str(args.out)])
+    return told
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, required=True)
@@ -412,19 +430,8 @@ def main():
     args.out.mkdir(mode=0o700, exist_ok=True)
     engines = [Engine(os.path.abspath(args.host), os.path.abspath(library), args.out)
                for library in (args.engine, args.second) if library]
-    sys.stdout = open(os.devnull, "w", encoding="utf-8")    # the generators' words
-    with concurrent.futures.ThreadPoolExecutor(max(1, args.jobs)) as pool:
-        running = [pool.submit(run_generator, script, args.seed, args.out) for script in SUITES]
-        told = draw_models(args.out, args.seed, engines)
-        for fault in [future.result() for future in running]:
-            if fault:
-                leave(*fault)
-    for engine in engines:
-        engine.end()
-    manifest.ORIGINS["models/"] = ("fresh/fresh.py", True)
-    del manifest.ORIGINS["models/kjv/"]
-    manifest.main(["--seed", str(args.seed), "--out", str(args.out)])
-    sys.stdout = sys.__stdout__
+    with contextlib.redirect_stdout(io.StringIO()):    # the generators' words
+        told = draw(args, engines)
     print(json.dumps(told))
 
 

@@ -506,11 +506,14 @@ def minimum_and_visibility_and_leaderboard():
     assert graded(data, minimum=23).footer["grade"]["reached"] is True
     assert graded(data, minimum=24).footer["grade"]["reached"] is False
     log = graded(data, groups=[{"title": "h", "tests": ["kv_*"], "visibility": "hidden"}],
-                 leaderboard=["speed", "passed"])
+                 leaderboard=["speed", "passed", "mutants"])
     value = readers.gradescope(cli.render(log, "gradescope", OPTIONS).decode())
     hidden = [t["name"] for t in value["tests"] if t.get("visibility") == "hidden"]
     assert hidden == [n for n in NAMES if n.startswith("kv_")]
-    assert [r["name"] for r in value["leaderboard"]] == ["engine CPU seconds", "tests passed"]
+    rows = {r["name"]: r["value"] for r in value["leaderboard"]}
+    assert list(rows) == ["engine CPU seconds", "tests passed", "named mutants that it is not"]
+    every = {n: len(t["mutants"]) for n, t in CATALOG.tests.items()}
+    assert rows["named mutants that it is not"] == sum(every.values()) - every[NAMES[0]] > 40
     assert value["score"] == 23
     assert readers.prairielearn(cli.render(log, "prairielearn", OPTIONS).decode())["score"] == 23 / 24
     for name in cli.FORMATS:

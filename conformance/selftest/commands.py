@@ -544,9 +544,15 @@ def parity_names_the_first_draw():
 def explain_everything():
     for word in ("hand_example_sampling", "hand_example_sampling.token", "s03", "70", "EXIT", "pass", "fail",
                  "refused-wrong", "crash", "timeout", "resource", "no-result", "integrity", "blocked", "harness-error",
-                 "0", "1", "2", "3", "4", "5", "6", "7"):
+                 "0", "1", "2", "3", "4", "5", "6", "7", "fresh"):
         done = ol("explain", word)
         want(done.returncode == 0 and len(done.stdout) > 20, f"{word}: {done.all}")
+    with open(os.path.join(ROOT, "conformance", "catalog.json"), encoding="utf-8") as stream:
+        tests = json.load(stream)["tests"]
+    for test in tests:
+        for word in (test["name"], test["checks"][0]["id"], *test["mutants"]):
+            done = ol("explain", word)
+            want(done.returncode == 0 and word in done.stdout and "read " in done.stdout, f"{word}: {done.all}")
 
 
 def doctor_looks():

@@ -5,5 +5,5 @@ set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 apt-get update
 apt-get install -y --no-install-recommends gcc libc6-dev make pkg-config libcmocka-dev libjansson-dev \
-  zlib1g-dev libseccomp-dev python3
+  zlib1g-dev libseccomp-dev python3 python3-numpy
 make -C "${AUTOGRADER:-/autograder}/source/tl" all

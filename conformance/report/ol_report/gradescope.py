@@ -45,6 +45,8 @@ def _test(log, name, options):
 def _leaderboard(log):
     cpu = sum(t.get("cpu_ms", 0) for t in log.tests.values())
     rows = {"passed": {"name": "tests passed", "value": log.count()["pass"]},
+            "mutants": {"name": "named mutants that it is not", "value": sum(
+                len(log.catalog.of(n).get("mutants", [])) for n, t in log.tests.items() if t["class"] == "pass")},
             "speed": {"name": "engine CPU seconds", "value": round(cpu / 1000, 2), "order": "asc"}}
     wanted = ((log.footer or {}).get("grade") or {}).get("leaderboard") or []
     return [rows[w] for w in wanted]
