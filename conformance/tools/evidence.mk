@@ -2,10 +2,10 @@
 ifeq ($(VARIANT),cov)
 # See coverage_hooks.c: the counters of workers and caged engines find their way out.
 $(B)/bin/ol: $(B)/obj/conformance/tools/coverage_hooks.o
-$(B)/bin/ol: ld += -Wl,--wrap=_exit,--wrap=ol_dir_remove,--wrap=execve
+$(B)/bin/ol: private ld += -Wl,--wrap=_exit,--wrap=ol_dir_remove,--wrap=execve
 $(B)/bin/ol-host: $(B)/obj/conformance/tools/coverage_host.o
 # Only the engine has threads, whose counters need atomic steps; the judge's then take a third of the time.
-$(B)/obj/conformance/%.o: cc += -fprofile-update=single
+$(B)/obj/conformance/%.o: private cc += -fprofile-update=single
 endif
 
 # The judge's own unit tests with the variant's objects; conformance/selftest/run.sh builds them by itself.
