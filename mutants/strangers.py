@@ -3,23 +3,31 @@
 which shares no source with ours and adds in another order, judged without --strict as a stranger's, and diagnosed.
 
   strangers.py [-j N] [--build DIR] [--keep DIR] [ID...]
+  strangers.py --pairs N [--seed S]
 
 The right name must be given for at least 18 of the 22, and a wrong one for none; the plain engine itself passes and
-gets no diagnosis. Not part of `make check`; takes some minutes. Ends with `N passed, N failed`.
+gets no diagnosis. With --pairs: our own engine with two of the patches s01 to s22 at once, N pairs of those that apply
+together; every name that is given must be one of the two. Not part of `make check`; takes some minutes. Ends with
+`N passed, N failed`.
 
 Standard library only.
 """
 import argparse
 import concurrent.futures
+import copy
+import itertools
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import catalog  # noqa: E402
 import diagnose  # noqa: E402
+from build import Build  # noqa: E402
 from catalog import ROOT, read  # noqa: E402
 
 PLAIN = os.path.join(ROOT, "conformance", "examples", "plain")
@@ -195,6 +203,18 @@ MISTAKES = [
 ]
 
 
+def check(options, name, engine, folder):
+    """The test lines of an engine, judged as anybody's."""
+    log = os.path.join(options.keep or folder, f"{name}.jsonl")
+    command = [os.path.join(options.build, "bin", "ol"), "check", "L10.1", "--root", ROOT, "--engine", engine,
+               "-j", "1", "--no-hints", "--report", f"jsonl:{log}"]
+    done = subprocess.run(command, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{name}: ol ended with {done.returncode}: {done.stdout[-1500:]}")
+    return [line for line in map(json.loads, read(log).splitlines()) if line["kind"] == "test"]
+
+
 def judged(options, name, edits):
     """The test lines of the plain engine with these edits."""
     folder = tempfile.mkdtemp(prefix="stranger-")
@@ -208,16 +228,48 @@ def judged(options, name, edits):
                 raise SystemExit(f"{name}: the text to change stands {text.count(old)} times in {file}: {old}")
             with open(path, "w", encoding="utf-8") as out:
                 out.write(text.replace(old, new))
-        log = os.path.join(options.keep or folder, f"{name}.jsonl")
-        command = [os.path.join(options.build, "bin", "ol"), "check", "L10.1", "--root", ROOT, "--engine", place,
-                   "-j", "1", "--no-hints", "--report", f"jsonl:{log}"]
-        done = subprocess.run(command, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, check=False)
-        if done.returncode not in (0, 1):
-            raise SystemExit(f"{name}: ol ended with {done.returncode}: {done.stdout[-1500:]}")
-        return [line for line in map(json.loads, read(log).splitlines()) if line["kind"] == "test"]
+        return check(options, name, place, folder)
     finally:
         shutil.rmtree(folder)
+
+
+def together(one, other):
+    """{source: text} of two patches, one upon the other; None when they do not fit so."""
+    texts = {}
+    for mutant in (one, other):
+        try:
+            text = texts.get(mutant.file) or read(os.path.join(ROOT, mutant.file))
+            texts[mutant.file] = mutant.patch.apply(text)
+        except catalog.Stale:
+            return None
+    return texts
+
+
+def run_pairs(options, book):
+    named = [m for m in catalog.load() if m.id.startswith("s")]
+    fitting = [(pair, texts) for pair in itertools.combinations(named, 2) if (texts := together(*pair))]
+    chosen = random.Random(options.seed).sample(fitting, min(options.pairs, len(fitting)))
+    build = Build(options.build, os.path.join(ROOT, "build", "mutants"))
+    build.baseline()
+
+    def one(item):
+        pair, texts = item
+        name = "+".join(m.id for m in pair)
+        with tempfile.TemporaryDirectory(prefix="pair-") as folder:
+            both = copy.copy(build)
+            both.objects = {**build.objects, **{file: build.object(file, text) for file, text in texts.items()}}
+            library = both.library(os.path.join(folder, "pair.so"))
+            return {m.id for m in pair}, name, book.diagnose(check(options, name, library, folder))
+    n_names, failed = [0, 0, 0], 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for ids, name, found in pool.map(one, chosen):
+            n_names[len(found.names)] += 1
+            failed += not set(found.names) <= ids
+            print(f"{name} {', '.join(found.names) or 'none':8} score {found.score:.2f} margin {found.margin:.2f}",
+                  flush=True)
+    print(f"{len(fitting)} pairs fit; of {len(chosen)}, both named: {n_names[2]}, one: {n_names[1]}, none: {n_names[0]}")
+    print(f"{len(chosen) - failed} passed, {failed} failed")
+    return 1 if failed or not chosen else 0
 
 
 def main(argv):
@@ -226,8 +278,12 @@ def main(argv):
     p.add_argument("-j", dest="jobs", type=int, default=os.cpu_count() or 1)
     p.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
     p.add_argument("--keep", help="leave the logs in this folder")
+    p.add_argument("--pairs", type=int, default=0)
+    p.add_argument("--seed", type=int, default=1)
     options = p.parse_args(argv)
     book = diagnose.load()
+    if options.pairs:
+        return run_pairs(options, book)
     todo = [("plain", [])] + MISTAKES
     todo = [m for m in todo if not options.ids or m[0] in options.ids]
     right, wrong, none = [], [], []

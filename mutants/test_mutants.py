@@ -23,12 +23,14 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import build as build_module  # noqa: E402
 import catalog  # noqa: E402
 import cells  # noqa: E402
+import corpus  # noqa: E402
 import diagnose  # noqa: E402
 import fingerprint  # noqa: E402
 import operators  # noqa: E402
@@ -250,6 +252,46 @@ class Cache(Base):
         self.assertIn("conformance/tests/test_kv_walk.c", walk)
         self.assertIn("conformance/tests/naive_kv.c", walk)
         self.assertNotIn("conformance/tests/test_sample_hand.c", walk)
+
+
+class Corpora(Base):
+    """The corpora as a column: what replaying them says of wrong parsers."""
+
+    def test_column(self):
+        reached(self.folder)
+        self.folder.add("x96", "engine/src/kv_envelope.c", 'if (stored != computed) {\n        return tli_fail_at(err, '
+                        'TL_ERR_FORMAT, AT_HEADER_CRC', 'if (stored == 1) {\n        return tli_fail_at(err, '
+                        'TL_ERR_FORMAT, AT_HEADER_CRC', "kv_pool_exports_and_imports_rust_owned_blocks",
+                        ["flipped_byte"])
+        self.folder.add("x97", "engine/src/kv_envelope.c", "#define VERSION 1u",
+                        "#define VERSION 1u /* the same */\nstruct kv_unused;\n#define ONE 1\n"
+                        "_Static_assert(ONE == 1, \"\");",
+                        "kv_pool_exports_and_imports_rust_owned_blocks", ["flipped_byte"])
+        done, matrix = self.folder.save().run("--corpus")
+        rows = {row["id"]: row for row in matrix["mutants"]}
+        self.assertNotIn("corpus", rows["s04"], done.stdout)
+        self.assertEqual(rows["x96"]["corpus"]["class"], "fail")
+        self.assertGreater(rows["x96"]["corpus"]["by"]["kv_import"], 0)
+        self.assertEqual(rows["x97"]["verdict"], "same-object")
+        self.assertIn("replaying the corpora alone catches: 1 of 1: x96", done.stdout)
+        text = page.as_html({**matrix, "mutants": [rows["s04"], rows["x96"]]},
+                            {m.id: m for m in catalog.load(self.folder.path)})
+        self.assertIn("kv_import/", text)
+
+    def test_replay_that_fails(self):
+        column = corpus.Corpus(self.folder.cache)
+        column.is_built = True
+        for code in ("print('[]')", "print('{}'); raise SystemExit(70)", "print('{')"):
+            script = os.path.join(self.folder.path, "fuzz.py")
+            with open(script, "w", encoding="utf-8") as out:
+                out.write(code + "\n")
+            with mock.patch.object(corpus, "FUZZ", script), self.assertRaises(corpus.Broken):
+                column.cell("code", lambda: "library.so")
+        with open(script, "w", encoding="utf-8") as out:
+            out.write("print('{\"config/a\": \"w\", \"config/b\": \"w\"}')\nraise SystemExit(1)\n")
+        with mock.patch.object(corpus, "FUZZ", script):
+            cell = column.cell("code", lambda: "library.so")
+        self.assertEqual(cell, {"class": "fail", "by": {"config": 2}, "seeds": ["config/a: w", "config/b: w"]})
 
 
 class Shards(Base):
@@ -615,6 +657,27 @@ class Reports(unittest.TestCase):
         self.assertEqual(len(found), brute())
         self.assertEqual(report.unique_kills(kills)["e"], ["5"])
 
+    def test_coverage_gaps(self):
+        """Lines that tests run and no kill touches, from the files of `make coverage`."""
+        row = self.matrix["mutants"][0]
+        line = next(iter(self.by_id["s04"].patch.changed()))
+        self.assertIn("const bool reached = c >= p;", read(os.path.join(ROOT, row["file"])).splitlines()[line - 1])
+        folder = tempfile.mkdtemp(prefix="coverage-")
+        self.addCleanup(shutil.rmtree, folder)
+        functions = [{"name": "above", "lineno": 1}, {"name": "walk", "lineno": line - 5},
+                     {"name": "below", "lineno": line + 50}, {"name": "dead", "lineno": line + 90}]
+        items = {"judged/" + NUCLEUS: {row["file"]: [2, line - 1, line]}, "judged/x": {row["file"]: [3, line + 60]},
+                 "unit/test_sample": {row["file"]: [line + 95]}}
+        for name, data in (("coverage.json", {"files": [{"file": row["file"], "functions": functions}]}),
+                           ("tests.json", items)):
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as out:
+                json.dump(data, out)
+        gap = report.coverage_gaps(self.matrix, self.by_id, folder)[row["file"]]
+        self.assertEqual((gap.n_run, gap.n_hit, gap.functions), (5, 1, ["above", "below"]))
+        os.utime(os.path.join(folder, "tests.json"), (1, 1))
+        self.assertIsNone(report.coverage_gaps(self.matrix, self.by_id, folder))
+        self.assertIsNone(report.coverage_gaps(self.matrix, self.by_id, folder + "/none"))
+
     def test_words_have_meanings(self):
         for word in ("killed", "survived", "crash", "timeout", "killed-by-other", "patch-stale", "does-not-build",
                      "same-object", "killed-elsewhere", "harness-error"):
@@ -655,6 +718,8 @@ class Diagnosis(unittest.TestCase):
         self.named = [row for row in self.data["mutants"] if row["id"].startswith("s")]
 
     def test_each_named_mutant_is_named(self):
+        # Another order of additions is legal without --strict, and no pitfall.
+        self.assertEqual([row["id"] for row in self.data["mutants"] if not row["checks"]], ["x32"])
         for row in self.data["mutants"]:
             found = self.book.diagnose(lines_of(row))
             if row["id"].startswith("s"):
