@@ -10,6 +10,7 @@ patches of the folder except where it looks at them.
 Standard library only.
 """
 import concurrent.futures
+import contextlib
 import copy
 import difflib
 import html.parser
@@ -33,6 +34,7 @@ import cells  # noqa: E402
 import corpus  # noqa: E402
 import diagnose  # noqa: E402
 import fingerprint  # noqa: E402
+import mutants  # noqa: E402
 import operators  # noqa: E402
 import page  # noqa: E402
 import report  # noqa: E402
@@ -292,6 +294,13 @@ class Corpora(Base):
         with mock.patch.object(corpus, "FUZZ", script):
             cell = column.cell("code", lambda: "library.so")
         self.assertEqual(cell, {"class": "fail", "by": {"config": 2}, "seeds": ["config/a: w", "config/b: w"]})
+        reached(self.folder).save()
+        words = io.StringIO()
+        with mock.patch.object(corpus, "FUZZ", script), contextlib.redirect_stderr(words):
+            code = mutants.main(["--catalog", self.folder.path, "--cache", self.folder.cache, "--build", BUILD,
+                                 "--corpus"])
+        self.assertEqual(code, 7)
+        self.assertIn("the unmutated engine does not pass the corpora", words.getvalue())
 
 
 class Shards(Base):
