@@ -14,7 +14,8 @@ operators.ignore.json says of mutants why no test sees them:
   equivalent   no allowed call can tell it from the engine; left out of the score
   standing     a call could, and no test can be asked to make it; counted as survived
 An entry whose line is no longer in the source is stale; one whose mutant is caught after all is wrong. With --fuzz, each
-survivor is fuzzed for so long against the second implementation (needs make fuzz-build), which must not find it out.
+survivor is fuzzed for so long against the second implementation (needs clang), one that is called equivalent for a
+tenth of that; it must not be found out.
 FILE is a source of engine/src or a module; without one, all of sample, pcg32, quant, kv and model, which must each have
 90 % of their mutants caught.
 
@@ -334,7 +335,8 @@ class Scorer:
                 report.progress(f"{file}: {done[0]} of {len(chosen)} judged, {each:.1f} s each")
             verdict, reason = ignored.by_id.get(mutant.id, ("", ""))
             if self.fuzzer and result["verdict"] == "survived":
-                result["fuzzed"] = self.fuzzer.run(mutant, lines)
+                seconds = self.options.fuzz if verdict != "equivalent" else max(1, self.options.fuzz // 10)
+                result["fuzzed"] = self.fuzzer.run(mutant, lines, seconds)
             return {"id": mutant.id, "line": mutant.number, "function": mutant.function, "was": mutant.line,
                     "becomes": mutant.text, "rule": mutant.rule, **result, "ignored": verdict, "reason": reason}
         rows = list(pool.map(one, chosen))
@@ -354,17 +356,17 @@ class Fuzzer:
         self.build.baseline()
         self.build.link = [w for w in self.build.link if w != "-Wl,-z,defs"] + ["-Wl,-Bsymbolic"]
 
-    def run(self, mutant, lines):
+    def run(self, mutant, lines, seconds):
         """{target, seconds, executions, found}, kept by the code that was fuzzed."""
         name = os.path.basename(mutant.file).removesuffix(".c")
         target = FUZZ.get(name) or FUZZ[module(mutant.file)]
         made, digest = self.build.object(mutant.file, mutant.source(lines))
         code = self.build.code(mutant.file, digest)[:16]
-        kept = os.path.join(self.options.cache, "fuzzed", f"{code}-{target}-{self.options.fuzz}.json")
+        kept = os.path.join(self.options.cache, "fuzzed", f"{code}-{target}-{seconds}.json")
         if not os.path.exists(kept):
             library = self.build.library(os.path.join(self.options.cache, "fuzzed", code + ".so"), mutant.file, made)
             done = subprocess.run([sys.executable, os.path.join(ROOT, "fuzz", "fuzz.py"), "run", target, "--lib", library,
-                                   "--seconds", str(self.options.fuzz)], text=True, check=False,
+                                   "--seconds", str(seconds)], text=True, check=False,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             found = re.search(r"^(.*) executions in (\d+) s.*: (FOUND|nothing found)$", done.stdout, re.M)
             if not found or done.returncode not in (0, 1):

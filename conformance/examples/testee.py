@@ -91,8 +91,12 @@ def op_stream(seed, purpose):
 
 
 # ---------------------------------------------------------------- sampler
+PARAMS_OFF = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0,
+              "presence_penalty": 0.0, "frequency_penalty": 0.0}
+
+
 def distribution(logits, params, prompt, output):
-    params = {k: v if k == "top_k" else get_f64(v) for k, v in params.items()}
+    params = {**PARAMS_OFF, **{k: v if k == "top_k" else get_f64(v) for k, v in params.items()}}
     return Distribution(get_array(logits), params, get_array(prompt), get_array(output))
 
 

@@ -5,12 +5,14 @@
 #include "../runner/wire.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 /* JSON integers are exact to here; larger dimensions travel as strings. */
 #define JSON_EXACT_MAX (UINT64_C(1) << 53)
 #define PATH_TEXT_CAP 4096
+#define VIEW_MAX 65536 /* bytes of a file that is read from memory, too */
 
 /* ------------------------------------------------------------------ config */
 
@@ -115,6 +117,75 @@ static void add_tensor(host *h, json_t *tensors, const tl_tensor_info *info, boo
     (void)json_array_append_new(tensors, tensor);
 }
 
+/* The bytes of a regular file of at most VIEW_MAX; NULL for another. */
+static uint8_t *small_file(const char *path, size_t *n) {
+    struct stat about;
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size > VIEW_MAX) {
+        return NULL;
+    }
+    FILE *file = fopen(path, "rb");
+    *n = (size_t)about.st_size;
+    uint8_t *bytes = malloc(*n + 1);
+    if (file != NULL && bytes != NULL && fread(bytes, 1, *n, file) == *n) {
+        (void)fclose(file);
+        return bytes;
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    free(bytes);
+    return NULL;
+}
+
+/* found may be NULL. Of a name that stands twice, which must not be, either will do here: a check
+ * says it. */
+static bool same_name(const tl_tensor_info *found, const tl_tensor_info *info) {
+    return found != NULL && found->name_len == info->name_len &&
+           memcmp(found->name, info->name, info->name_len) == 0;
+}
+
+static bool same_info(const tl_tensor_info *a, const tl_tensor_info *b) {
+    return a->begin == b->begin && a->end == b->end && same_name(a, b);
+}
+
+/* What has been opened (NULL: it was refused with FORMAT) must be found by name as by number, and
+ * be what the bytes of the file in memory give. */
+static void check_layout(host *h, const char *path, const tl_layout *layout) {
+    const size_t n = layout == NULL ? 0 : h->tl.layout_count(layout);
+    for (size_t i = 0; i < n; i++) {
+        const tl_tensor_info *info = h->tl.layout_at(layout, i);
+        if (!same_name(h->tl.layout_find(layout, info->name), info)) {
+            host_violation(h, "layout_find does not give tensor %zu of %zu", i, n);
+            return;
+        }
+    }
+    if (layout != NULL &&
+        (h->tl.layout_find(layout, "no such \x7f") != NULL || h->tl.layout_at(layout, n) != NULL)) {
+        host_violation(h, "layout_find and layout_at give a tensor that is not there");
+    }
+    size_t n_bytes = 0;
+    uint8_t *bytes = small_file(path, &n_bytes);
+    if (bytes == NULL) {
+        return;
+    }
+    tl_error err = host_error();
+    tl_layout *parsed = host_unset();
+    const tl_status status = h->tl.layout_parse(&parsed, bytes, n_bytes, &err);
+    bool same = status == (layout == NULL ? TL_ERR_FORMAT : TL_OK);
+    if (status == TL_OK) {
+        same = same && h->tl.layout_count(parsed) == n;
+        for (size_t i = 0; same && i < n; i++) {
+            same = same_info(h->tl.layout_at(parsed, i), h->tl.layout_at(layout, i));
+        }
+        h->tl.layout_free(parsed);
+    }
+    free(bytes);
+    if (!same) {
+        host_violation(h, "layout_parse makes something else of the file's bytes: status %d",
+                       (int)status);
+    }
+}
+
 static bool op_safetensors_open(host *h, const json_t *in, json_t *out) {
     const char *path = host_arg_text(h, in, "path");
     tl_weights_mode mode = host_arg_weights(h, in);
@@ -125,10 +196,14 @@ static bool op_safetensors_open(host *h, const json_t *in, json_t *out) {
     tl_safetensors *st = host_unset();
     tl_status status = h->tl.safetensors_open(&st, path, mode, &err);
     void *object = st;
+    if (status == TL_ERR_FORMAT) {
+        check_layout(h, path, NULL);
+    }
     if (!host_made(h, out, status, &err, &object)) {
         return false;
     }
     const tl_layout *layout = h->tl.safetensors_layout(st);
+    check_layout(h, path, layout);
     json_t *tensors = json_array();
     for (size_t i = 0; i < h->tl.layout_count(layout); i++) {
         add_tensor(h, tensors, h->tl.layout_at(layout, i), true);
@@ -161,8 +236,17 @@ static bool op_checkpoint_open(host *h, const json_t *in, json_t *out) {
     }
     bool offsets = is_one_file(dir);
     json_t *tensors = json_array();
-    for (size_t i = 0; i < h->tl.checkpoint_count(ckpt); i++) {
-        add_tensor(h, tensors, h->tl.checkpoint_at(ckpt, i), offsets);
+    const size_t n = h->tl.checkpoint_count(ckpt);
+    for (size_t i = 0; i < n; i++) {
+        const tl_tensor_info *info = h->tl.checkpoint_at(ckpt, i);
+        add_tensor(h, tensors, info, offsets);
+        if (!same_name(h->tl.checkpoint_find(ckpt, info->name), info)) {
+            host_violation(h, "checkpoint_find does not give tensor %zu of %zu", i, n);
+        }
+    }
+    if (h->tl.checkpoint_find(ckpt, "no such \x7f") != NULL ||
+        h->tl.checkpoint_at(ckpt, n) != NULL) {
+        host_violation(h, "checkpoint_find and checkpoint_at give a tensor that is not there");
     }
     host_put(out, "tensors", tensors);
     host_put_int(out, "checkpoint", (uint64_t)host_handle_add(h, HOST_CHECKPOINT, object, 0));

@@ -47,21 +47,35 @@ static bool op_bf16_to_f32(host *h, const json_t *in, json_t *out) {
 
 /* ------------------------------------------------------------------ int4 */
 
+/* What the engine says that a packed matrix takes; n_packed where it refuses, or the values are not
+ * there. */
+static size_t packed_size(host *h, size_t rows, size_t cols, size_t n_packed) {
+    tl_error err = host_error();
+    size_t size = n_packed;
+    tl_status status = h->tl.int4_packed_size(rows, cols, &size, &err);
+    if ((status == TL_ERR_INVALID) != (cols % 2 != 0)) {
+        host_violation(h, "the packed size of %zu columns is answered with status %d", cols,
+                       (int)status);
+    }
+    return status == TL_OK && size <= 2 * n_packed ? size : n_packed;
+}
+
 static bool op_int4_pack(host *h, const json_t *in, json_t *out) {
     size_t n = 0;
     const int8_t *q = host_arg_array(h, in, "q", "i8", &n);
     size_t rows = host_arg_size_or(h, in, "rows", 0);
     size_t cols = host_arg_size_or(h, in, "cols", 0);
-    uint8_t *packed = host_output(h, "packed", n / 2);
+    size_t n_packed = packed_size(h, rows, cols, n / 2);
+    uint8_t *packed = host_output(h, "packed", n_packed);
     if (!host_ready(h)) {
         return false;
     }
     tl_error err = host_error();
-    tl_status status = h->tl.int4_pack(q, n, rows, cols, packed, n / 2, &err);
+    tl_status status = h->tl.int4_pack(q, n, rows, cols, packed, n_packed, &err);
     if (!host_answer(out, status, &err)) {
         return false;
     }
-    host_put_array(out, "packed", "u8", packed, n / 2);
+    host_put_array(out, "packed", "u8", packed, n_packed);
     return true;
 }
 
@@ -147,6 +161,9 @@ static bool op_quantize(host *h, const json_t *in, json_t *out) {
     }
     host_put_q4(h, out, &q);
     h->tl.qlinear_clear(&q);
+    if (!is_zero(&q, sizeof q)) {
+        host_violation(h, "a cleared int4 layer is not left as zeros");
+    }
     return true;
 }
 

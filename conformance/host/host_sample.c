@@ -109,17 +109,28 @@ typedef struct draw {
     tl_sampler *sampler;
 } draw;
 
+static void arg_param(host *h, const json_t *in, const char *key, double *value) {
+    if (json_object_get(in, key) != NULL) {
+        *value = host_arg_f64(h, in, key);
+    }
+}
+
+/* What is left out has the engine's default. */
 static const tl_sampling_params *arg_params(host *h, const json_t *in) {
     const json_t *value = json_object_get(in, "params");
-    tl_sampling_params params = {
-        .temperature = host_arg_f64(h, value, "temperature"),
-        .top_k = (size_t)host_arg_count(h, value, "top_k", SIZE_MAX),
-        .top_p = host_arg_f64(h, value, "top_p"),
-        .min_p = host_arg_f64(h, value, "min_p"),
-        .repetition_penalty = host_arg_f64(h, value, "repetition_penalty"),
-        .presence_penalty = host_arg_f64(h, value, "presence_penalty"),
-        .frequency_penalty = host_arg_f64(h, value, "frequency_penalty"),
-    };
+    tl_sampling_params params = h->tl.sampling_params_default();
+    if (!json_is_object(value)) {
+        host_bad(h, "`params` is no object");
+    }
+    if (json_object_get(value, "top_k") != NULL) {
+        params.top_k = (size_t)host_arg_count(h, value, "top_k", SIZE_MAX);
+    }
+    arg_param(h, value, "temperature", &params.temperature);
+    arg_param(h, value, "top_p", &params.top_p);
+    arg_param(h, value, "min_p", &params.min_p);
+    arg_param(h, value, "repetition_penalty", &params.repetition_penalty);
+    arg_param(h, value, "presence_penalty", &params.presence_penalty);
+    arg_param(h, value, "frequency_penalty", &params.frequency_penalty);
     return host_const(h, "params", &params, sizeof params);
 }
 

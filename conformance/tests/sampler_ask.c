@@ -36,16 +36,19 @@ const json_t *ask_sample(ol_test *t, const naive_input *in, naive_rng rng) {
     return ol_call_object(t, "sample", args);
 }
 
-const json_t *ask_sweep(ol_test *t, const naive_input *in, const uint64_t *u53s, size_t n) {
+const json_t *ask_sweep_args(ol_test *t, json_t *args, const uint64_t *u53s, size_t n) {
     uint64_t *words = ol_alloc(t, 2 * n * sizeof *words);
     for (size_t i = 0; i < n; i++) {
         naive_rng rng = naive_rng_with_u53(u53s[i]);
         words[2 * i] = rng.state;
         words[2 * i + 1] = rng.inc;
     }
-    json_t *args = ask_args(in);
     (void)json_object_set_new(args, "rngs", ol_u64s(words, 2 * n));
     return ol_call_object(t, "sample_sweep", args);
+}
+
+const json_t *ask_sweep(ol_test *t, const naive_input *in, const uint64_t *u53s, size_t n) {
+    return ask_sweep_args(t, ask_args(in), u53s, n);
 }
 
 uint64_t *ask_grid(ol_test *t, size_t n) {
@@ -101,11 +104,11 @@ bool check_walk(ol_test *t, const char *name, const naive_input *in, const char 
     return ol_check_u32s(t, name, ids, n_ids, want, n, what);
 }
 
-static bool same_sweeps(ol_test *t, const char *name, const naive_input *a, const naive_input *b,
-                        const char *what) {
+/* Takes the references of both. */
+static bool same_sweeps(ol_test *t, const char *name, json_t *a, json_t *b, const char *what) {
     const uint64_t *grid = ask_grid(t, GRID);
-    const json_t *got = ask_sweep(t, a, grid, GRID);
-    const json_t *want = ask_sweep(t, b, grid, GRID);
+    const json_t *got = ask_sweep_args(t, a, grid, GRID);
+    const json_t *want = ask_sweep_args(t, b, grid, GRID);
     if (!ol_check_ok(t, name, got, what) || !ol_check_ok(t, name, want, what)) {
         return false;
     }
@@ -121,10 +124,22 @@ static bool same_sweeps(ol_test *t, const char *name, const naive_input *a, cons
 
 bool check_same_answers(ol_test *t, const char *name, const naive_input *a, const naive_input *b,
                         const char *what) {
-    bool held = same_sweeps(t, name, a, b, what);
+    bool held = same_sweeps(t, name, ask_args(a), ask_args(b), what);
     naive_input greedy_a = *a;
     naive_input greedy_b = *b;
     greedy_a.params.temperature = 0.0;
     greedy_b.params.temperature = 0.0;
-    return same_sweeps(t, name, &greedy_a, &greedy_b, what) && held;
+    return same_sweeps(t, name, ask_args(&greedy_a), ask_args(&greedy_b), what) && held;
+}
+
+bool check_left_out(ol_test *t, const char *name, const naive_input *in, const char *member) {
+    json_t *args = ask_args(in);
+    json_t *params = json_object_get(args, "params");
+    if (member == NULL) {
+        (void)json_object_clear(params);
+    } else {
+        (void)json_object_del(params, member);
+    }
+    const char *what = ol_text(t, "%s left out", member == NULL ? "every parameter" : member);
+    return same_sweeps(t, name, args, ask_args(in), what);
 }

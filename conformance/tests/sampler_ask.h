@@ -14,7 +14,8 @@ naive_rng ask_rng_of(ol_test *t, const char *name, const json_t *response);
 /* All arguments of `sample` but the generator. New reference. */
 json_t *ask_args(const naive_input *in);
 const json_t *ask_sample(ol_test *t, const naive_input *in, naive_rng rng);
-/* One draw for each of the n uniforms. */
+/* One draw for each of the n uniforms; takes the reference of args. */
+const json_t *ask_sweep_args(ol_test *t, json_t *args, const uint64_t *u53s, size_t n);
 const json_t *ask_sweep(ol_test *t, const naive_input *in, const uint64_t *u53s, size_t n);
 
 /* n uniforms that cover [0, 1): 0, the largest, and an even grid between. n >= 2. */
@@ -31,5 +32,8 @@ bool check_walk(ol_test *t, const char *name, const naive_input *in, const char 
  * greedily. */
 bool check_same_answers(ol_test *t, const char *name, const naive_input *a, const naive_input *b,
                         const char *what);
+/* The check `name`: without this member of the parameters (NULL: without all) the answers for a
+ * grid of u are the same. */
+bool check_left_out(ol_test *t, const char *name, const naive_input *in, const char *member);
 
 #endif

@@ -247,6 +247,16 @@ static const fault faults[] = {
 };
 /* clang-format on */
 
+/* The field that a refusal must name: of the header's faults, `what` begins with it. */
+static const char *subject_of(ol_test *t, const fault *f) {
+    if (strcmp(f->check, "record_format") == 0 || f->at == ENV_N_BLOCKS) {
+        return NULL;
+    }
+    return strncmp(f->what, "a tag", 5) == 0
+               ? "model_tag is"
+               : ol_text(t, "%.*s is", (int)strcspn(f->what, " "), f->what);
+}
+
 static void check_blame(ol_test *t, const fault *f, const json_t *answer) {
     const json_t *offset = json_object_get(answer, "offset");
     json_int_t at = json_integer_value(offset);
@@ -274,7 +284,8 @@ void test_kv_envelope_faults(ol_test *t) {
             env_put_u32(&e, f->at, f->value);
             env_seal(&e);
             const json_t *answer = env_import(&b.k, &e, -1);
-            bool refused = ol_check_refused(t, f->check, answer, f->status, NULL, -1, f->what);
+            bool refused =
+                ol_check_refused(t, f->check, answer, f->status, subject_of(t, f), -1, f->what);
             if (f->n_blame > 0 && refused) {
                 check_blame(t, f, answer);
             }
@@ -295,11 +306,12 @@ void test_kv_envelope_faults(ol_test *t) {
     static const fault unsealed[] = {
         {"", "another magic", "FORMAT", ENV_MAGIC, 0x564b4c55u, ENV_MAGIC, 4},
         {"", "a wrong header checksum", "FORMAT", ENV_HEADER_CRC, 0x12345678u, ENV_HEADER_CRC, 4}};
+    static const char *const named[] = {"55 4c 4b 56", "checksum is 12345678"};
     for (size_t i = 0; !b.k.broken && i < TEST_COUNT(unsealed); i++) {
         envelope e = env_copy(t, &good, good.n_bytes);
         env_put_u32(&e, unsealed[i].at, unsealed[i].value);
         const json_t *answer = env_import(&b.k, &e, -1);
-        if (ol_check_refused(t, "fault_offset", answer, "FORMAT", NULL, -1, unsealed[i].what)) {
+        if (ol_check_refused(t, "fault_offset", answer, "FORMAT", named[i], -1, unsealed[i].what)) {
             check_blame(t, &unsealed[i], answer);
         }
     }

@@ -147,6 +147,33 @@ static void part_misses(ol_test *t) {
     kv_close(&k);
 }
 
+/* So many keys that some share a place in whatever the index is made of. */
+static void part_many(ol_test *t) {
+    enum { MANY = 64, GONE = 32 };
+    kv_shape wide = shape;
+    wide.n_blocks = MANY;
+    kv_script k = kv_open(t, "evicted_key_misses", wide);
+    uint32_t ids[MANY];
+    kv_alloc(&k, ids, MANY);
+    for (int key = 0; key < MANY; key++) {
+        kv_fill_and_register(&k, ids[key], key);
+    }
+    int by_age[MANY];
+    for (int i = 0; i < MANY; i++) {
+        by_age[i] = i * 37 % MANY;
+        kv_do(&k, "kv_release", ids[by_age[i]]);
+    }
+    uint32_t got[GONE];
+    kv_alloc(&k, got, GONE);
+    for (int i = 0; i < GONE; i++) {
+        kv_lookup_refused(&k, by_age[i], "NOT_FOUND", "look-up of one of 32 evicted keys");
+    }
+    for (int i = GONE; i < MANY; i++) {
+        kv_finds(&k, by_age[i], ids[by_age[i]]);
+    }
+    kv_close(&k);
+}
+
 static void part_fresh(ol_test *t) {
     uint32_t by_age[N];
     uint32_t ids[N];
@@ -187,6 +214,7 @@ void test_kv_pool_evicts_the_oldest_cached_block(ol_test *t) {
                                       {"renews", part_renews},
                                       {"survives", part_survives},
                                       {"misses", part_misses},
+                                      {"many", part_many},
                                       {"fresh", part_fresh},
                                       {"refused", part_refused}};
     test_run_parts(t, parts, TEST_COUNT(parts));

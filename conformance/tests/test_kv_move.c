@@ -256,6 +256,38 @@ static void part_export_refusals(ol_test *t) {
     kv_close(&k);
 }
 
+/* In a pool of many blocks each one may stand once, and none twice, whatever the ids are. */
+static void part_export_many(ol_test *t) {
+    enum { MANY = 40000, LISTED = 200 };
+    static const uint32_t doubled[] = {0,   1,   62,   63,   64,    65,    126,  127,
+                                       128, 199, 4095, 4096, 32767, 32768, 39999};
+    const kv_shape wide = {
+        .n_blocks = MANY, .block_tokens = 1, .n_layers = 1, .n_kv_heads = 1, .head_dim = 1};
+    kv_script k = kv_open(t, "export_refusals", wide);
+    uint32_t *ids = ol_alloc(t, MANY * sizeof *ids);
+    kv_alloc(&k, ids, MANY);
+    /* All are used now, so any id may be listed: the first ones and some further apart, backwards
+     * in the end. */
+    for (uint32_t i = 0; i < LISTED; i++) {
+        ids[i] = i < LISTED / 2 ? i : MANY - 1 - 64 * (i - LISTED / 2);
+    }
+    const int64_t cap = (int64_t)env_record_at(&wide, LISTED + 2);
+    const json_t *answer = env_export(&k, ids, LISTED, cap);
+    if (answer != NULL) {
+        ol_check_ok(t, k.check, answer, "export of 200 of 40,000 blocks");
+    }
+    for (size_t i = 0; i < TEST_COUNT(doubled); i++) {
+        ids[0] = ids[LISTED] = doubled[i];
+        answer = env_export(&k, ids, LISTED + 1, cap);
+        if (answer != NULL) {
+            const char *what = ol_text(t, "block %u", (unsigned)doubled[i]);
+            ol_check_refused(t, k.check, answer, "INVALID", "is listed twice", -1,
+                             ol_text(t, "export of 201 blocks, %s twice", what));
+        }
+    }
+    kv_close(&k);
+}
+
 static void part_empty(ol_test *t) {
     kv_script k = kv_open(t, "empty_envelope", shape);
     uint32_t id = kv_take(&k);
@@ -416,6 +448,7 @@ void test_kv_pool_exports_and_imports_rust_owned_blocks(ol_test *t) {
         {"own-import", part_own_import},
         {"stale", part_stale},
         {"export-refusals", part_export_refusals},
+        {"export-many", part_export_many},
         {"empty-envelope", part_empty},
         {"tag-zero", part_tag_zero},
         {"capacity", part_capacity},

@@ -148,6 +148,42 @@ static void part_nan(ol_test *t) {
     check_rounding(t, "nan_stays_nan", &r, "f16 of NaNs");
 }
 
+/* Sign, upper payload and the quiet bit, of the same NaNs and of all that f16 has. */
+static void part_nan_bits(ol_test *t) {
+    static const uint32_t nans[] = {0x7fc00000u, 0x7fc00001u, 0x7fffffffu, 0x7f800001u,
+                                    0x7f801fffu, 0x7f802000u, 0x7fa00000u, 0x7f900000u,
+                                    0x7f800400u, 0xffc00000u, 0xff800001u, 0xff801fffu,
+                                    0xffffffffu, 0xffbfffffu, 0xff82a000u};
+    enum { N = TEST_COUNT(nans), N_F16 = 2 * 1023 };
+    float *x = ol_alloc(t, N * sizeof *x);
+    uint16_t *want = ol_alloc(t, N * sizeof *want);
+    for (size_t i = 0; i < N; i++) {
+        x[i] = naive_f32_of(nans[i]);
+        want[i] = (uint16_t)(nans[i] / 65536u / 32768u * 32768u + 0x7e00u + nans[i] / 8192u % 512u);
+    }
+    const json_t *answer = ol_call(t, "f32_to_f16", "{s:o}", "x", ol_f32(x, N));
+    size_t n = 0;
+    if (ol_check_ok(t, "nan_bits", answer, "f16 of NaNs")) {
+        const uint16_t *got = ol_res_u16s(t, answer, "h", &n);
+        ol_check_u16s(t, "nan_bits", got, n, want, N, "f16 of NaNs");
+    }
+    uint16_t *h = ol_alloc(t, N_F16 * sizeof *h);
+    uint32_t *wide = ol_alloc(t, N_F16 * sizeof *wide);
+    for (size_t i = 0; i < N_F16; i++) {
+        const uint32_t payload = (uint32_t)(i % 1023) + 1;
+        const uint32_t sign = i < 1023 ? 0 : 1;
+        h[i] = (uint16_t)(sign * 32768u + 0x7c00u + payload);
+        wide[i] = sign * 0x80000000u + 0x7fc00000u + payload % 512u * 8192u;
+    }
+    answer = ol_call(t, "f16_to_f32", "{s:o}", "h", ol_u16(h, N_F16));
+    if (ol_check_ok(t, "nan_bits", answer, "f32 of the f16 NaNs")) {
+        const float *got = ol_res_f32s(t, answer, "x", &n);
+        uint32_t *bits = ol_alloc(t, n * sizeof *bits);
+        memcpy(bits, got, n * sizeof *bits);
+        ol_check_u32s(t, "nan_bits", bits, n, wide, N_F16, "f32 bits of the f16 NaNs");
+    }
+}
+
 /* ------------------------------------------------------------------ all patterns */
 
 static const json_t *widen_all(ol_test *t, const char *op) {
@@ -243,6 +279,7 @@ void test_f16_rounds_to_nearest_even(ol_test *t) {
                                       {"subnormals", part_subnormals},
                                       {"underflow", part_underflow},
                                       {"nan-own", part_nan},
+                                      {"nan-bits", part_nan_bits},
                                       {"widening", part_widening},
                                       {"round-trip", part_round_trip},
                                       {"sweep", part_sweep}};

@@ -328,6 +328,73 @@ static void part_row_bits(ol_test *t) {
     }
 }
 
+/* ------------------------------------------------------------------ refusals */
+
+/* The check `lengths`: with one argument changed the call is refused in words about `subject`;
+ * NULL: it succeeds all the same. Takes the reference of value. */
+static void check_changed(ol_test *t, const linear_case *c, const char *key, json_t *value,
+                          const char *subject, const char *what) {
+    json_t *args = linear_args(c);
+    (void)json_object_set_new(args, key, value);
+    const json_t *answer = ask_args(t, c, args);
+    what = ol_text(t, "%s: %s", c->dtype, what);
+    if (subject == NULL) {
+        ol_check_ok(t, "lengths", answer, what);
+    } else {
+        ol_check_refused(t, "lengths", answer, "INVALID", subject, -1, what);
+    }
+}
+
+static void check_ranges(ol_test *t, const linear_case *c) {
+    static const struct {
+        int begin, end;
+        bool legal;
+    } ranges[] = {{0, 0, true},  {3, 3, true},  {5, 5, true},  {4, 5, true},
+                  {3, 2, false}, {0, 6, false}, {6, 6, false}, {5, 0, false}};
+    for (size_t i = 0; i < TEST_COUNT(ranges); i++) {
+        const char *what = ol_text(t, "rows %d to %d, there are 5", ranges[i].begin, ranges[i].end);
+        check_changed(t, c, "rows", json_pack("[i, i]", ranges[i].begin, ranges[i].end),
+                      ranges[i].legal ? NULL : what, what);
+    }
+}
+
+static void check_x(ol_test *t, const linear_case *c) {
+    const size_t n = c->m * c->w.n_in;
+    float *x = ol_alloc(t, (n + 1) * sizeof *x);
+    memcpy(x, c->x, n * sizeof *x);
+    check_changed(t, c, "x", ol_f32(x, n), NULL, "nothing changed");
+    for (size_t n_x = n - 1; n_x <= n + 1; n_x += 2) {
+        check_changed(t, c, "x", ol_f32(x, n_x), ol_text(t, "x_len is %zu", n_x),
+                      ol_text(t, "%zu elements of x for 2 x 16", n_x));
+    }
+}
+
+static void part_lengths(ol_test *t) {
+    const linear_case dense = draw_dense(t, "f32", 5, 16, 2);
+    const linear_case c = draw_int4(t, 5, 16, 8, 2);
+    const size_t n_bytes = 5 * 16 / 2;
+    const size_t n_scales = 5 * 2;
+    uint8_t *bytes = ol_alloc(t, n_bytes + 1);
+    uint16_t *scales = ol_alloc(t, (n_scales + 1) * sizeof *scales);
+    check_ranges(t, &dense);
+    check_x(t, &dense);
+    check_ranges(t, &c);
+    check_x(t, &c);
+    for (size_t by = 0; by <= 2; by += 2) {
+        check_changed(t, &c, "qweight", ol_u8(bytes, n_bytes - 1 + by),
+                      ol_text(t, "qweight_len is %zu, must be that of 5 x 16", n_bytes - 1 + by),
+                      by == 0 ? "a packed byte too few" : "a packed byte too many");
+        check_changed(
+            t, &c, "scales", ol_u16(scales, n_scales - 1 + by),
+            ol_text(t, "scales_len is %zu, must be that of 5 x 2", 2 * (n_scales - 1 + by)),
+            by == 0 ? "a scale too few" : "a scale too many");
+    }
+    check_changed(t, &c, "group", json_integer(0), "group is 0", "a group of 0");
+    check_changed(t, &c, "group", json_integer(1), "group is 1", "a group of 1");
+    check_changed(t, &c, "group", json_integer(6), "group is 6", "a group of 6 in 16 columns");
+    check_changed(t, &c, "group", json_integer(16), "scales_len", "a group of 16, scales for 8");
+}
+
 /* ------------------------------------------------------------------ the golden (strict) */
 
 static const uint8_t *dense_bytes(ol_test *t, const ol_case *c, const char *dtype, size_t *n) {
@@ -401,7 +468,7 @@ void test_q4_linear_matches_its_dequantized_weights(ol_test *t) {
     static const test_part parts[] = {{"shapes-own", part_shapes},     {"odd", part_odd},
                                       {"dense", part_dense},           {"rows", part_rows},
                                       {"dequantize", part_dequantize}, {"units", part_units},
-                                      {"row-bits", part_row_bits}};
+                                      {"row-bits", part_row_bits},     {"lengths", part_lengths}};
     test_run_parts(t, parts, TEST_COUNT(parts));
     if (ol_strict(t)) {
         const json_t *isas = json_object_get(ol_call(t, "hello", "{}"), "isas");

@@ -43,11 +43,12 @@ static void check_id(ol_test *t, const char *name, const naive_input *in, uint32
     }
 }
 
-/* The check `name`: refused as INVALID; and the generator is as it was, also where the engine went
- * on wrongly. */
-static void check_invalid(ol_test *t, const char *name, const naive_input *in, const char *what) {
+/* The check `name`: refused as INVALID, in words about `subject`; and the generator is as it was,
+ * also where the engine went on wrongly. */
+static void check_invalid(ol_test *t, const char *name, const naive_input *in, const char *subject,
+                          const char *what) {
     const json_t *answer = ask_sample(t, in, start_rng());
-    ol_check_refused(t, name, answer, "INVALID", NULL, -1, what);
+    ol_check_refused(t, name, answer, "INVALID", subject, -1, what);
     naive_rng got = ask_rng_of(t, "refusal_takes_none", answer);
     ol_check_u64(t, "refusal_takes_none", got.state, start_rng().state, what);
     ol_check_u64(t, "refusal_takes_none", got.inc, start_rng().inc, what);
@@ -165,7 +166,7 @@ static void check_logit(ol_test *t, float bad, size_t at, double temperature, co
     naive_input in = plain();
     in.x = x;
     in.params.temperature = temperature;
-    check_invalid(t, "refused_logits", &in,
+    check_invalid(t, "refused_logits", &in, ol_text(t, "logits[%zu]", at),
                   ol_text(t, "%s at index %zu of 5, T = %g", name, at, temperature));
     x[at] = -INFINITY;
     check_valid(t, "refused_logits", &in,
@@ -182,10 +183,10 @@ static void part_logits(ol_test *t) {
         }
         naive_input in = {.x = masked, .n = TEST_COUNT(masked), .params = naive_params_off()};
         in.params.temperature = temperature;
-        check_invalid(t, "refused_logits", &in, "three masked logits and no other");
+        check_invalid(t, "refused_logits", &in, "all 3 logits", "three masked logits and no other");
         in.n = 0;
         in.x = NULL;
-        check_invalid(t, "refused_logits", &in, "no logit at all");
+        check_invalid(t, "refused_logits", &in, "vocab", "no logit at all");
     }
 }
 
@@ -193,7 +194,7 @@ static void part_logits(ol_test *t) {
 
 /* One parameter's values: illegal ones and their nearest legal neighbours. */
 typedef struct range {
-    const char *name;
+    const char *name, *allowed;
     size_t offset; /* of the member in naive_params */
     double bad[6];
     size_t n_bad;
@@ -213,7 +214,8 @@ static void check_value(ol_test *t, const range *r, double value, bool legal, bo
     if (legal) {
         check_valid(t, "refused_parameters", &in, what);
     } else {
-        check_invalid(t, "refused_parameters", &in, what);
+        check_invalid(t, "refused_parameters", &in,
+                      ol_text(t, "%s is %.17g, must be %s", r->name, value, r->allowed), what);
     }
 }
 
@@ -231,6 +233,7 @@ static void part_parameters(ol_test *t) {
     const double nan = (double)NAN;
     const double inf = (double)INFINITY;
     const range temperature = {"temperature",
+                               "0, or finite and at least 1e-5",
                                MEMBER(temperature),
                                {nextafter(1e-5, 0.0), least, -1.0, nan, inf, -inf},
                                6,
@@ -238,14 +241,17 @@ static void part_parameters(ol_test *t) {
                                3};
     /* clang-format off */
     const range ranges[] = {
-        {"top_p", MEMBER(top_p), {-least, nextafter(1.0, 2.0), nan, inf, -inf}, 5,
+        {"top_p", "0 to 1", MEMBER(top_p), {-least, nextafter(1.0, 2.0), nan, inf, -inf}, 5,
          {0.0, least, 1.0}, 3},
-        {"min_p", MEMBER(min_p), {-least, nextafter(1.0, 2.0), nan, inf, -inf}, 5,
+        {"min_p", "0 to 1", MEMBER(min_p), {-least, nextafter(1.0, 2.0), nan, inf, -inf}, 5,
          {0.0, least, 1.0}, 3},
-        {"repetition_penalty", MEMBER(repetition), {0.0, -least, -1.0, nan, inf, -inf}, 6,
+        {"repetition_penalty", "finite and above 0", MEMBER(repetition),
+         {0.0, -least, -1.0, nan, inf, -inf}, 6,
          {least, DBL_MAX, 1.0}, 3},
-        {"presence_penalty", MEMBER(presence), {nan, inf, -inf}, 3, {DBL_MAX, -DBL_MAX, 0.0}, 3},
-        {"frequency_penalty", MEMBER(frequency), {nan, inf, -inf}, 3, {DBL_MAX, -DBL_MAX, 0.0}, 3},
+        {"presence_penalty", "finite", MEMBER(presence),
+         {nan, inf, -inf}, 3, {DBL_MAX, -DBL_MAX, 0.0}, 3},
+        {"frequency_penalty", "finite", MEMBER(frequency),
+         {nan, inf, -inf}, 3, {DBL_MAX, -DBL_MAX, 0.0}, 3},
     };
     /* clang-format on */
     check_range(t, &temperature, false);
@@ -264,23 +270,21 @@ static void part_history(ol_test *t) {
     enum { V = TEST_COUNT(plain_x) };
     static const uint32_t past[] = {V, V + 1, UINT32_MAX, 0x80000000u};
     for (size_t i = 0; i < TEST_COUNT(past); i++) {
-        uint32_t ids[] = {0, V - 1, past[i]};
-        for (int side = 0; side < 4; side++) {
-            naive_input in = plain();
-            in.params.temperature = side % 2 != 0 ? 0.0 : 1.0;
-            if (side < 2) {
-                in.prompt = ids;
-                in.n_prompt = TEST_COUNT(ids);
-            } else {
-                in.output = ids;
-                in.n_output = TEST_COUNT(ids);
+        for (size_t at = 0; at < 3; at++) {
+            for (int side = 0; side < 4; side++) {
+                uint32_t ids[] = {0, V - 1, V - 2};
+                const bool in_prompt = side < 2;
+                naive_input in = plain();
+                in.params.temperature = side % 2 != 0 ? 0.0 : 1.0;
+                *(in_prompt ? &in.prompt : &in.output) = ids;
+                *(in_prompt ? &in.n_prompt : &in.n_output) = TEST_COUNT(ids);
+                check_valid(t, "refused_history", &in, "ids 0, 4 and 3 of a vocabulary of 5");
+                ids[at] = past[i];
+                const char *place = ol_text(t, "%s[%zu]", in_prompt ? "prompt" : "output", at);
+                check_invalid(
+                    t, "refused_history", &in, place,
+                    ol_text(t, "%s is %u, the vocabulary has 5", place, (unsigned)past[i]));
             }
-            ids[2] = past[i];
-            check_invalid(t, "refused_history", &in,
-                          ol_text(t, "id %u of a vocabulary of 5 in the %s", (unsigned)past[i],
-                                  side < 2 ? "prompt" : "output"));
-            ids[2] = V - 1;
-            check_valid(t, "refused_history", &in, "id 4 of a vocabulary of 5");
         }
     }
 }
@@ -294,27 +298,30 @@ typedef struct overflow {
     size_t n_output;
     double temperature, repetition, presence, frequency;
     bool legal;
+    const char *subject; /* of the refusal */
 } overflow;
 
 /* clang-format off */
 static const overflow overflows[] = {
-    {"3e38 / 1e-300", {3e38f, 0}, 2, {0}, 1, 1, 1e-300, 0, 0, false},
-    {"-3e38 x 1e-300 is small", {-3e38f, 0}, 2, {0}, 1, 1, 1e-300, 0, 0, true},
-    {"-3e38 x 1e300, another is finite", {-3e38f, 0}, 2, {0}, 1, 1, 1e300, 0, 0, true},
-    {"-3e38 x 1e300, no other is finite", {-3e38f, 0}, 1, {0}, 1, 1, 1e300, 0, 0, false},
-    {"0 + twice 1e308", {0, 0}, 2, {0, 0}, 2, 1, 1, 0, -1e308, false},
-    {"0 + once 1e308", {0, 0}, 2, {0}, 1, 1, 1, 0, -1e308, true},
-    {"0 + (1e308 + 1e308)", {0, 0}, 2, {0}, 1, 1, 1, -1e308, -1e308, false},
-    {"0 - twice 1e308, another is finite", {0, 0}, 2, {0, 0}, 2, 1, 1, 0, 1e308, true},
-    {"0 - twice 1e308, no other is finite", {0, 0}, 1, {0, 0}, 2, 1, 1, 0, 1e308, false},
-    {"-inf + inf", {-INFINITY, 0}, 2, {0, 0}, 2, 1, 1, 0, -1e308, false},
-    {"0 + (twice 1e308 - 1e308)", {0, 0}, 2, {0, 0}, 2, 1, 1, 1e308, -1e308, false},
-    {"1e308 / 1e-5", {0, 0}, 2, {0}, 1, 1e-5, 1, -1e308, 0, false},
-    {"1e308, greedy", {0, 0}, 2, {0}, 1, 0, 1, -1e308, 0, true},
-    {"1e308 / 1", {0, 0}, 2, {0}, 1, 1, 1, -1e308, 0, true},
-    {"-1e308 / 1e-5", {0, 0}, 2, {0}, 1, 1e-5, 1, 1e308, 0, false},
-    {"-1e308 / 1", {0, 0}, 2, {0}, 1, 1, 1, 1e308, 0, true},
-    {"-inf / 1e-5 stays masked", {-INFINITY, 0}, 2, {0}, 0, 1e-5, 1, 0, 0, true},
+    {"3e38 / 1e-300", {3e38f, 0}, 2, {0}, 1, 1, 1e-300, 0, 0, false, "penalties"},
+    {"-3e38 x 1e-300 is small", {-3e38f, 0}, 2, {0}, 1, 1, 1e-300, 0, 0, true, NULL},
+    {"-3e38 x 1e300, another is finite", {-3e38f, 0}, 2, {0}, 1, 1, 1e300, 0, 0, true, NULL},
+    {"-3e38 x 1e300, no other is finite",
+     {-3e38f, 0}, 1, {0}, 1, 1, 1e300, 0, 0, false, "penalties"},
+    {"0 + twice 1e308", {0, 0}, 2, {0, 0}, 2, 1, 1, 0, -1e308, false, "penalties"},
+    {"0 + once 1e308", {0, 0}, 2, {0}, 1, 1, 1, 0, -1e308, true, NULL},
+    {"0 + (1e308 + 1e308)", {0, 0}, 2, {0}, 1, 1, 1, -1e308, -1e308, false, "penalties"},
+    {"0 - twice 1e308, another is finite", {0, 0}, 2, {0, 0}, 2, 1, 1, 0, 1e308, true, NULL},
+    {"0 - twice 1e308, no other is finite",
+     {0, 0}, 1, {0, 0}, 2, 1, 1, 0, 1e308, false, "penalties"},
+    {"-inf + inf", {-INFINITY, 0}, 2, {0, 0}, 2, 1, 1, 0, -1e308, false, "penalties"},
+    {"0 + (twice 1e308 - 1e308)", {0, 0}, 2, {0, 0}, 2, 1, 1, 1e308, -1e308, false, "penalties"},
+    {"1e308 / 1e-5", {0, 0}, 2, {0}, 1, 1e-5, 1, -1e308, 0, false, "temperature"},
+    {"1e308, greedy", {0, 0}, 2, {0}, 1, 0, 1, -1e308, 0, true, NULL},
+    {"1e308 / 1", {0, 0}, 2, {0}, 1, 1, 1, -1e308, 0, true, NULL},
+    {"-1e308 / 1e-5", {0, 0}, 2, {0}, 1, 1e-5, 1, 1e308, 0, false, "temperature"},
+    {"-1e308 / 1", {0, 0}, 2, {0}, 1, 1, 1, 1e308, 0, true, NULL},
+    {"-inf / 1e-5 stays masked", {-INFINITY, 0}, 2, {0}, 0, 1e-5, 1, 0, 0, true, NULL},
 };
 /* clang-format on */
 
@@ -333,7 +340,7 @@ static void part_overflow(ol_test *t) {
         if (o->legal) {
             check_valid(t, "refused_overflow", &in, o->what);
         } else {
-            check_invalid(t, "refused_overflow", &in, o->what);
+            check_invalid(t, "refused_overflow", &in, o->subject, o->what);
         }
     }
 }

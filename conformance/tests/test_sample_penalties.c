@@ -5,7 +5,7 @@
  * binary fractions, so the logits by hand are f32 and nothing rounds. Kills s06 (presence and
  * frequency over the prompt too) and s07 (negative logits divided).
  *
- * Source: conformance/spec/sampling.md, clauses 2, 3, 4. */
+ * Source: conformance/spec/sampling.md, clauses inputs, 2, 3, 4. */
 #include "sampler_ask.h"
 
 #include <math.h>
@@ -123,7 +123,23 @@ static void part_logprob(ol_test *t) {
     }
 }
 
+/* What is off need not be said: each parameter alone, and all of them. */
+static void part_left_out(ol_test *t) {
+    static const char *const members[] = {
+        "temperature",       "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty",
+        "frequency_penalty", NULL};
+    static const float x[] = {2, 1, -1, 0.5f};
+    static const uint32_t prompt[] = {0, 2};
+    static const uint32_t output[] = {1, 3, 1};
+    const naive_input in = {
+        x, V, naive_params_off(), prompt, TEST_COUNT(prompt), output, TEST_COUNT(output)};
+    for (size_t i = 0; i < TEST_COUNT(members); i++) {
+        check_left_out(t, "left_out_is_off", &in, members[i]);
+    }
+}
+
 void test_penalties_follow_hf_and_openai_semantics(ol_test *t) {
-    static const test_part parts[] = {{"by-hand", part_by_hand}, {"logprob", part_logprob}};
+    static const test_part parts[] = {
+        {"by-hand", part_by_hand}, {"logprob", part_logprob}, {"left-out", part_left_out}};
     test_run_parts(t, parts, TEST_COUNT(parts));
 }

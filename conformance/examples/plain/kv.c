@@ -204,6 +204,9 @@ tl_status tl_kv_pool_release(tl_kv_pool *pool, uint32_t id, tl_error *err) {
     if (pool->blocks[id].n_refs == 0) {
         pool->clock++;
         pool->blocks[id].released = pool->clock;
+        if (!pool->blocks[id].has_key) {
+            pool->blocks[id].n_filled = 0;
+        }
     }
     return TL_OK;
 }
