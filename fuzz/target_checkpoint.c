@@ -209,7 +209,7 @@ static bool refuses_configs(const host_api *tl, tl_checkpoint *ckpt, const tl_mo
     c[9].n_kv_heads = 3;
     c[9].head_dim = SIZE_MAX / 2;
     c[10].rope_theta = 0.0;
-    c[11].rms_norm_eps = INFINITY;
+    c[11].rms_norm_eps = (double)INFINITY;
     for (size_t i = 0; i < (cfg->arch == TL_ARCH_LLAMA ? sizeof c / sizeof *c : 2); i++) {
         good = tl->weights_load(&weights, &ckpt, &c[i], NULL, NULL) == TL_ERR_INVALID && good;
     }

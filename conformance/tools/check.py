@@ -221,6 +221,7 @@ def stages():
         Stage("faults", python(tools + "faults.py"), "build gcc"),
         Stage("fuzz corpora", lambda: counted(["make", "-s", "-j", JOBS, "fuzz-replay"]), "build asan",
               "build valgrind"),
+        Stage("fuzz corpora, clang asan", python("fuzz/fuzz.py", "replay", "--variant", "clangasan"), "build clang asan"),
         Stage("start", python("conformance/start/test_start.py"), "build gcc"),
         Stage("examples", python("conformance/examples/test_examples.py"), "build gcc"),
         Stage("install", lambda: counted(["bash", tools + "install_test.sh"]), "build gcc"),
