@@ -4,8 +4,8 @@
  * engine would run wrongly is refused. Weights are used as they lie in the mapped file: loading
  * copies the norms (f32) and nothing else. Loading takes, beyond the map, the header's JSON one
  * entry at a time, for each tensor 76 bytes, 8 a dimension and its name, and the norms: 0.3 MiB for
- * SmolLM2-135M, less than 64 MiB for half a million tensors. Quantize-at-load takes the int4 weights
- * and one widened matrix besides.
+ * SmolLM2-135M, less than 64 MiB for half a million tensors. Quantize-at-load takes the int4
+ * weights and one widened matrix besides.
  *
  * A mapped file that another process cuts while it is in use ends this process by SIGBUS at the
  * next read past the new end (zeros inside the last page): map only files that nobody rewrites in
