@@ -226,6 +226,7 @@ def stages():
         Stage("examples", python("conformance/examples/test_examples.py"), "build gcc"),
         Stage("install", lambda: counted(["bash", tools + "install_test.sh"]), "build gcc"),
         Stage("goldens", lambda: plain([sys.executable, "goldens/gen/verify.py"])),
+        Stage("golden generators", lambda: plain([sys.executable, "-B", "goldens/gen/models_test.py"])),
         Stage("spec pages", python(tools + "spec.py")),
         Stage("house rules", python("engine/tools/tidy.py")),
         Stage("format", lambda: plain(["bash", tools + "format.sh"])),
