@@ -36,8 +36,7 @@ import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "conformance", "tools")]
-import coverage  # noqa: E402
+sys.path.insert(0, HERE)
 import report  # noqa: E402
 from build import Build, Unbuildable  # noqa: E402
 from catalog import ROOT, read, sha  # noqa: E402
@@ -218,13 +217,24 @@ class Reach:
         path = os.path.join(options.cache, "reach", sha(code, judge.version()["judge"])[:16] + ".json")
         if not os.path.exists(path):
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            lines = coverage.judged(os.path.join(options.cache, "coverage"), options.jobs)
+            lines = self.measure(os.path.join(options.cache, "coverage"), options.jobs)
             if sorted(lines) != sorted(judge.tests) or not all(lines.values()):
                 raise Stop(70, "no counters came out of some test of the cov variant")
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(lines, file)
         self.lines = json.loads(read(path))
         self.names = {}
+
+    @staticmethod
+    def measure(folder, jobs):
+        """In a process of its own: coverage.py needs numpy, which this one may be started without."""
+        code = "import coverage, json, sys; json.dump(coverage.judged(sys.argv[1], int(sys.argv[2])), sys.stdout)"
+        done = subprocess.run([sys.executable, "-c", code, folder, str(jobs)], text=True, check=False,
+                              cwd=os.path.join(ROOT, "conformance", "tools"), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if done.returncode != 0:
+            raise Stop(70, f"what the tests reach cannot be measured: {done.stderr.strip()[-500:]}")
+        return json.loads(done.stdout)
 
     def tests(self, file, function):
         """Those that run a line of the function; of the file when the mutant stands in none."""
