@@ -345,6 +345,10 @@ static bool check_group(walk *w, const ol_source *source, const char *suite, con
     }
     const char *name = json_string_value(json_object_get(group, "name"));
     const json_t *cases = json_object_get(group, "cases");
+    if (json_array_size(cases) == 0) {
+        (void)enter(w, ".cases");
+        return bad(w, "has no case, so nothing would be asked");
+    }
     for (size_t i = 0; i < json_array_size(cases); i++) {
         const json_t *body = json_array_get(cases, i);
         const char *id = json_string_value(json_object_get(body, "id"));
@@ -363,6 +367,10 @@ static bool check_group(walk *w, const ol_source *source, const char *suite, con
 static bool check_groups(walk *w, const ol_source *source, const json_t *doc, tables *seen) {
     const char *suite = json_string_value(json_object_get(doc, "suite"));
     const json_t *groups = json_object_get(doc, "groups");
+    if (json_array_size(groups) == 0) {
+        (void)enter(w, "groups");
+        return bad(w, "has no group, so nothing would be asked");
+    }
     for (size_t g = 0; g < json_array_size(groups); g++) {
         const char *name = json_string_value(json_object_get(json_array_get(groups, g), "name"));
         size_t len = enter(w, "groups[%zu]", g);

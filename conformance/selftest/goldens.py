@@ -296,6 +296,16 @@ def wrong_count(f):
     f.files["f16.json"]["n_cases"] += 1
 
 
+@broken("f16.json", "groups", "no group")
+def no_groups(f):
+    f.files["f16.json"].update(groups=[], notes={}, n_cases=0)
+
+
+@broken("f16.json", "groups[0].cases", "no case")
+def group_without_cases(f):
+    f.files["f16.json"]["groups"].insert(0, {"name": "empty", "cases": []})
+
+
 @broken("f16.json", "n_cases")
 def count_is_text(f):
     f.files["f16.json"]["n_cases"] = str(f.files["f16.json"]["n_cases"])

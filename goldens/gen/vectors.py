@@ -470,6 +470,8 @@ def _groups_faults(doc):
     names = [group["name"] for group in doc["groups"]]
     if len(set(names)) != len(names):
         faults.append("a group name is repeated")
+    if not names or not all(group["cases"] for group in doc["groups"]):
+        faults.append("there is no group, or one without a case")
     for group in doc["groups"]:
         for case in group["cases"]:
             where = f"{group['name']}/{case.get('id')}"
