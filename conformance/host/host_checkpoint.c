@@ -179,11 +179,45 @@ static void check_layout(host *h, const char *path, const tl_layout *layout) {
         }
         h->tl.layout_free(parsed);
     }
-    free(bytes);
     if (!same) {
         host_violation(h, "layout_parse makes something else of the file's bytes: status %d",
                        (int)status);
     }
+    tl_safetensors *viewed = host_unset();
+    if (h->tl.safetensors_view(&viewed, bytes, n_bytes, &err) != status ||
+        (status == TL_OK) != (viewed != NULL) ||
+        h->tl.layout_count(h->tl.safetensors_layout(viewed)) != n) {
+        host_violation(h, "safetensors_view makes something else of the file's bytes");
+    }
+    h->tl.safetensors_free(viewed);
+    free(bytes);
+}
+
+/* A checkpoint of one file, viewed in memory beside another file, must be as it was opened. */
+static void check_view(host *h, const char *dir, const tl_checkpoint *ckpt) {
+    char path[PATH_TEXT_CAP];
+    const int n_path = snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    size_t n_bytes = 0;
+    uint8_t *bytes = n_path > 0 && (size_t)n_path < sizeof path ? small_file(path, &n_bytes) : NULL;
+    if (bytes == NULL) {
+        return;
+    }
+    const tl_file_view one = {.name = "model.safetensors", .bytes = bytes, .n_bytes = n_bytes};
+    const tl_file_view other = {.name = "other", .bytes = bytes, .n_bytes = n_bytes};
+    const tl_file_view orders[2][2] = {{one, other}, {other, one}};
+    for (size_t i = 0; i < 2; i++) {
+        tl_error err = host_error();
+        tl_checkpoint *viewed = host_unset();
+        const tl_status status = h->tl.checkpoint_view(&viewed, orders[i], 2, &err);
+        if (status != TL_OK || h->tl.checkpoint_count(viewed) != h->tl.checkpoint_count(ckpt)) {
+            host_violation(h, "checkpoint_view makes something else of the file's bytes: status %d",
+                           (int)status);
+        }
+        if (status == TL_OK) {
+            h->tl.checkpoint_free(viewed);
+        }
+    }
+    free(bytes);
 }
 
 static bool op_safetensors_open(host *h, const json_t *in, json_t *out) {
@@ -248,6 +282,7 @@ static bool op_checkpoint_open(host *h, const json_t *in, json_t *out) {
         h->tl.checkpoint_at(ckpt, n) != NULL) {
         host_violation(h, "checkpoint_find and checkpoint_at give a tensor that is not there");
     }
+    check_view(h, dir, ckpt);
     host_put(out, "tensors", tensors);
     host_put_int(out, "checkpoint", (uint64_t)host_handle_add(h, HOST_CHECKPOINT, object, 0));
     return true;

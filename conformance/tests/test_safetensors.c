@@ -202,6 +202,33 @@ static void read_back(ol_test *t, const tm_model *m, int64_t checkpoint, const c
     }
 }
 
+/* Another shape than the file's is FORMAT, and says both; a name that is not there is NOT_FOUND. */
+static void check_asked(ol_test *t, const tm_tensor *w, int64_t checkpoint, const char *reads) {
+    const size_t *d = w->dims;
+    const struct {
+        json_t *shape;
+        const char *text;
+    } asked[] = {
+        {json_pack("[I]", (json_int_t)d[0]), ol_text(t, "[%zu]", d[0])},
+        {json_pack("[I, I]", (json_int_t)d[0], (json_int_t)d[1] + 1),
+         ol_text(t, "[%zu, %zu]", d[0], d[1] + 1)},
+        {json_pack("[I, I, i, i, i]", (json_int_t)d[0], (json_int_t)d[1], 1, 1, 1),
+         ol_text(t, "[%zu, %zu, 1, 1, ...]", d[0], d[1])},
+    };
+    for (size_t i = 0; i < TEST_COUNT(asked); i++) {
+        const json_t *answer = read_f32(t, checkpoint, w->name, asked[i].shape);
+        json_decref(asked[i].shape);
+        (void)ol_check_refused(t, reads, answer, "FORMAT",
+                               ol_text(t, "tensor '%s' has the shape [%zu, %zu], it must be %s",
+                                       w->name, d[0], d[1], asked[i].text),
+                               -1, ol_text(t, "%s asked for as %s", w->name, asked[i].text));
+    }
+    json_t *shape = json_pack("[i]", 1);
+    (void)ol_check_refused(t, reads, read_f32(t, checkpoint, "no such", shape), "NOT_FOUND",
+                           "there is no tensor 'no such'", -1, "a tensor that is not there");
+    json_decref(shape);
+}
+
 /* Models of a drawn shape in each dtype, mapped and copied. */
 static void part_drawn(ol_test *t) {
     static const struct {
@@ -230,6 +257,12 @@ static void part_drawn(ol_test *t) {
         }
         int64_t checkpoint = ol_int(t, answer, "checkpoint");
         read_back(t, m, checkpoint, kinds[i].reads);
+        for (size_t at = 0; at < m->n_tensors; at++) {
+            if (m->tensors[at].n_dims == 2) {
+                check_asked(t, &m->tensors[at], checkpoint, kinds[i].reads);
+                break;
+            }
+        }
         (void)ol_call(t, "checkpoint_free", "{s:I}", "checkpoint", (json_int_t)checkpoint);
     }
 }
