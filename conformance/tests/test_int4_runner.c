@@ -8,6 +8,7 @@
 #include "tests.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { N_PROMPTS = 3 };
 
@@ -198,7 +199,10 @@ static void refuse(ol_test *t, const char *check, const char *dir, size_t group,
     step_runner r;
     step_cfg cfg = {.n_blocks = 4, .int4_group = group};
     const json_t *answer = step_load_try(t, dir, &cfg, &r);
-    (void)ol_check_refused(t, check, answer, "INVALID", NULL, -1, what);
+    const char *subject = strcmp(check, "refuses_both") == 0
+                              ? "int4 at load was asked for"
+                              : ol_text(t, "the int4 group %zu must be even and divide", group);
+    (void)ol_check_refused(t, check, answer, "INVALID", subject, -1, what);
     if (ol_ok(answer)) {
         step_free(t, &r);
     }

@@ -257,6 +257,13 @@ static void part_drawn(ol_test *t) {
         }
         int64_t checkpoint = ol_int(t, answer, "checkpoint");
         read_back(t, m, checkpoint, kinds[i].reads);
+        /* The smallest there is: one layer, one head. */
+        const step_cfg cfg = {.n_blocks = 2, .max_batch_tokens = 8};
+        step_runner r;
+        answer = step_load_try(t, dir, &cfg, &r);
+        if (ol_check_ok(t, kinds[i].reads, answer, "a drawn model with one head, loaded")) {
+            step_free(t, &r);
+        }
         for (size_t at = 0; at < m->n_tensors; at++) {
             if (m->tensors[at].n_dims == 2) {
                 check_asked(t, &m->tensors[at], checkpoint, kinds[i].reads);
