@@ -93,9 +93,13 @@ static void act_big_file(void) {
     }
 }
 
+#ifndef HOSTILE_LEFT
+#define HOSTILE_LEFT "ol-hostile-left"
+#endif
+
 static void act_leave_files(void) {
-    static const char *const places[] = {"/tmp/ol-hostile-left", "/var/tmp/ol-hostile-left",
-                                         "/dev/shm/ol-hostile-left", "left", "../left"};
+    static const char *const places[] = {"/tmp/" HOSTILE_LEFT, "/var/tmp/" HOSTILE_LEFT,
+                                         "/dev/shm/" HOSTILE_LEFT, "left", "../left"};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         int fd = open(places[i], O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
         if (fd >= 0) {

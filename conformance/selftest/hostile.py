@@ -29,8 +29,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 HOSTILE = os.path.join(ROOT, "conformance", "hostile")
 USER = 65533
+LEFT_NAME = f"ol-hostile-left-{os.getpid()}"  # several of these scripts may run at once
 CFLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-ffp-contract=off",
-          "-I" + os.path.join(ROOT, "engine/include"), f'-DHOSTILE_ROOT="{ROOT}"']
+          "-I" + os.path.join(ROOT, "engine/include"), f'-DHOSTILE_ROOT="{ROOT}"',
+          f'-DHOSTILE_LEFT="{LEFT_NAME}"']
 LIBS = ["-ljansson", "-lz", "-lm", "-lpthread"]
 RENAMED = {"sample": ["tl_sample"],
            "wrong": ["tl_kv_pool_new", "tl_int4_pack", "tl_qlinear_forward", "tl_abi_version",
@@ -38,7 +40,7 @@ RENAMED = {"sample": ["tl_sample"],
            "lacking": ["tl_sample"], "interposed": []}
 SOURCES = {"sample": ["lib_sample", "acts_process", "acts_output", "acts_state"], "wrong": ["lib_wrong"],
            "lacking": [], "interposed": ["lib_interposed"]}
-LEFT = ["/tmp/ol-hostile-left", "/var/tmp/ol-hostile-left", "/dev/shm/ol-hostile-left"]
+LEFT = [f"{folder}/{LEFT_NAME}" for folder in ("/tmp", "/var/tmp", "/dev/shm")]
 
 
 def cc(*args):
