@@ -42,6 +42,8 @@ try:
 except ImportError:
     leave(EXIT_INTERNAL, "drawing models needs numpy (Debian: python3-numpy)")
 
+if not (GEN / "models.py").is_file() or not (ROOT / "goldens" / "models").is_dir():
+    leave(EXIT_GOLDEN, f"goldens/gen and goldens/models are needed below {ROOT}")
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(GEN))
 import manifest  # noqa: E402

@@ -501,6 +501,16 @@ def blocked_tests_can_be_left_out():
 
 
 @test
+def fresh_inputs_are_told():
+    """The seed, and whose word what was expected of the models is, in every view that has a place for it."""
+    log = parse(make(fresh_seed="20417", fresh={"reference": "tl 1.2.3", "second": True, "apart": 0.1}))
+    for name in ("text", "tap", "gradescope", "prairielearn", "md", "html"):
+        shown = cli.render(log, name, OPTIONS).decode().replace("\\", "")
+        assert "20417" in shown and "reference engine (tl 1.2.3)" in shown, (name, shown[:2000])
+    assert '"fresh_seed" value="20417"' in cli.render(log, "junit", OPTIONS).decode()
+
+
+@test
 def minimum_and_visibility_and_leaderboard():
     data = make({NAMES[0]: "fail"})
     assert graded(data, minimum=23).footer["grade"]["reached"] is True

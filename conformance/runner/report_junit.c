@@ -188,6 +188,10 @@ static void put_suite(FILE *to, const ol_run *run, const char *module) {
         put_property(to, "goldens_sha256", run->setup.sources[s].sha256);
     }
     put_property(to, "sandbox", text_of(json_object_get(run->header, "mode"), "sandbox"));
+    const char *seed = text_of(json_object_get(run->header, "mode"), "fresh_seed");
+    if (seed[0] != '\0') {
+        put_property(to, "fresh_seed", seed);
+    }
     bool complete = json_is_true(json_object_get(json_object_get(run->header, "mode"), "complete"));
     put_property(to, "complete", complete ? "true" : "false");
     if (run->setup.engine.borrowed[0] != '\0') {

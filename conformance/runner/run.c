@@ -117,7 +117,7 @@ void ol_catch_interrupts(void) {
     (void)sigaction(SIGHUP, &action, NULL);
 }
 
-static bool was_interrupted(ol_fault *fault) {
+bool ol_was_interrupted(ol_fault *fault) {
     if (interrupted != 0) {
         (void)ol_fault_set(fault, OL_EXIT_INTERNAL, "interrupted by SIG%s",
                            ol_signal_name(interrupted));
@@ -359,7 +359,7 @@ void ol_run_tests(ol_run *run) {
             break;
         }
         report_tick(run, &c);
-        goes_on = goes_on && collect(run, &c) && !was_interrupted(&run->fault);
+        goes_on = goes_on && collect(run, &c) && !ol_was_interrupted(&run->fault);
     }
     dismiss(&c);
 }
@@ -432,10 +432,10 @@ bool ol_run_probe_engine(ol_run *run, ol_fault *fault) {
         ok = ol_fault_set(fault, (int)json_integer_value(json_object_get(wrong, "exit")), "%s",
                           json_string_value(json_object_get(wrong, "text")));
     } else {
-        ok = !was_interrupted(fault) && ol_fault_set(fault, OL_EXIT_INTERNAL, "%s", why);
+        ok = !ol_was_interrupted(fault) && ol_fault_set(fault, OL_EXIT_INTERNAL, "%s", why);
     }
     json_decref(value);
-    return ok && !was_interrupted(fault);
+    return ok && !ol_was_interrupted(fault);
 }
 
 /* ------------------------------------------------------------------ the end */

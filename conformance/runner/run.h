@@ -35,6 +35,9 @@ typedef struct ol_run {
  */
 void ol_catch_interrupts(void);
 
+/* Was one of them sent? Then the fault says which. */
+bool ol_was_interrupted(ol_fault *fault);
+
 /* How often the kernel has ended a process for want of memory; 0 where it does not tell. */
 uint64_t ol_oom_kills(void);
 

@@ -64,7 +64,7 @@ typedef struct script {
     char path[4200];
     const char *args[N_ARGS_MAX + 1];
     size_t n_args;
-    unsigned wall_s;
+    bool draws; /* one that draws: with packages, for long, not after an interruption */
     int fds[3]; /* its standard input, output, error */
     char *answer;
     size_t n_answer;
@@ -76,16 +76,16 @@ static void add_arg(script *s, const char *text) {
     }
 }
 
-/* Isolated from the environment and from what lies around: -I, and no bytecode left behind. Without
- * packages: -S. */
-static void begin_script(script *s, const ol_run *run, const char *name, bool packages) {
-    *s = (script){.wall_s = packages ? LONG_S : SCRIPT_S, .fds = {-1, -1, -1}};
+/* Isolated from the environment and from what lies around: -I, and no bytecode left behind. One
+ * that draws needs numpy, the others need no package: -S. */
+static void begin_script(script *s, const ol_run *run, const char *name, bool draws) {
+    *s = (script){.draws = draws, .fds = {-1, -1, -1}};
     ol_format(s->path, sizeof s->path, "%s/%s", run->setup.paths.root, name);
     static const char *const first[] = {PYTHON, "-I", "-B", "-Xutf8"};
     for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
         add_arg(s, first[i]);
     }
-    if (!packages) {
+    if (!draws) {
         add_arg(s, "-S");
     }
     add_arg(s, s->path);
@@ -138,7 +138,10 @@ static void become(const script *s) {
     for (int i = 0; i < 3; i++) {
         ok = ok && dup2(s->fds[i], i) == i;
     }
-    (void)alarm(s->wall_s);
+    if (s->draws) {
+        (void)setpgid(0, 0); /* with all that it starts */
+    }
+    (void)alarm(s->draws ? LONG_S : SCRIPT_S);
     if (ok) {
         (void)execv(PYTHON, argv);
     }
@@ -180,6 +183,9 @@ static bool call(script *s, const char *input, size_t n_input, ol_fault *fault) 
     }
     int status = 0;
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+        if (s->draws && ol_was_interrupted(fault)) {
+            (void)kill(-pid, SIGKILL);
+        }
     }
     if (pid < 0) {
         return ol_fault_set(fault, OL_EXIT_INTERNAL, "no process for a report: %s",

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -182,6 +183,33 @@ def answers_by_heart(folder):
                 want(test["name"] in failed, f"{test['name']} passes without an engine")
 
 
+def interruption(folder):
+    """Whoever ends the judge while it draws does not wait for the drawing, and nothing is left of it."""
+    seed = str(os.getpid())
+    with subprocess.Popen([os.path.join(BUILD, "bin", "ol"), "check", "L10.1", "--fresh", seed], text=True,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          env={**os.environ, "OL_ROOT": ROOT, "TMPDIR": folder}) as child:
+        while not glob.glob(f"{folder}/ol-*/fresh/*"):
+            want(child.poll() is None, "it did not draw")
+            time.sleep(0.05)
+        began = time.monotonic()
+        child.terminate()
+        said = child.stderr.read()
+        want(child.wait() == 70 and "SIGTERM" in said, f"exit {child.returncode}: {said}")
+    want(time.monotonic() - began < 5, f"it went on for {time.monotonic() - began:.1f} s")
+    want(not glob.glob(f"{folder}/ol-*"), "its folder was left")
+    left = subprocess.run(["pgrep", "-f", f"fresh.py --seed {seed} "], stdout=subprocess.PIPE, text=True).stdout
+    want(not left, f"a drawing goes on: {left}")
+
+
+def goldens_that_are_not_there(folder):
+    """A course that ships without what is drawn from: the staff's fault."""
+    tree = copy_tree(folder, "libtl-second.so")
+    shutil.rmtree(os.path.join(tree, "goldens", "gen"))
+    status, text, _ = ol(folder, "--fresh", build=os.path.join(tree, "build", "release"), root=tree)
+    want(status == 5 and "goldens/gen" in text, f"exit {status}: {text}")
+
+
 def usage(folder):
     for word in ("4294967296", "-1", "x"):
         done = subprocess.run([os.path.join(BUILD, "bin", "ol"), "check", "L10.1", f"--fresh={word}"],
@@ -190,12 +218,13 @@ def usage(folder):
 
 
 CASES = [same_seed_is_the_same_run, seeds(1), seeds(2, 4294967295), ordinary_user, answers_by_heart,
-         engines_that_never_agree, wrong_engine_fails, usage]
+         engines_that_never_agree, wrong_engine_fails, interruption, goldens_that_are_not_there, usage]
 
 
 def attempt(case):
     """"passed", "skipped ..." or "FAIL ..."."""
     folder = tempfile.mkdtemp(prefix="case.", dir=TOP)
+    os.chmod(folder, 0o755)    # a root judge works only where its engines may come, too
     try:
         case(folder)
     except Skip as why:

@@ -58,6 +58,8 @@ def _summary(log):
         parts.append("Grade: " + words.grade_text(log))
     if log.borrowed:
         parts.append(f"Borrowed from the reference: {words.clean(log.borrowed)}")
+    if words.fresh_text(log.header["mode"]):
+        parts.append("Fresh inputs: " + words.fresh_text(log.header["mode"]))
     if log.fault:
         parts.append(words.clean(log.fault))
     if log.build_log:

@@ -74,6 +74,7 @@ def render(log, options):
               *(("goldens_sha256", g.get("sha256", "")) for g in header["goldens"]
                 if g.get("path") == "MANIFEST.json"),
               ("sandbox", header["mode"].get("sandbox", "")),
+              *([("fresh_seed", header["mode"]["fresh_seed"])] if header["mode"].get("fresh_seed") else []),
               ("complete", "true" if log.complete else "false")]
     if log.borrowed:
         shared.append(("ref_deps", log.borrowed))

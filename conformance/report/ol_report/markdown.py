@@ -48,7 +48,8 @@ def _head(log):
     yield f"## {_inline(words.verdict_line(log))}"
     yield ""
     rows = [("Grade", words.grade_text(log)), ("Engine", words.engine_text(log)),
-            ("Borrowed from the reference", log.borrowed), ("Why", log.fault),
+            ("Borrowed from the reference", log.borrowed),
+            ("Fresh inputs", words.fresh_text(log.header["mode"])), ("Why", log.fault),
             ("Next", words.next_step(log))]
     for label, text in rows:
         if text:

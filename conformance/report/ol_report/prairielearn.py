@@ -46,6 +46,8 @@ def _result(log, limit):
         message += "\nGrade: " + words.grade_text(log)
     if log.borrowed:
         message += f"\nBorrowed from the reference: {words.clean(log.borrowed)}"
+    if words.fresh_text(log.header["mode"]):
+        message += "\nFresh inputs: " + words.fresh_text(log.header["mode"])
     return {"gradable": True, "score": _score(log, tests), "message": message,
             "output": "Next: " + words.next_step(log), "tests": tests}
 

@@ -52,6 +52,8 @@ def _comments(log):
           f"{header.get('module')}; engine {words.one_line(words.engine_text(log))}"
     if log.borrowed:
         yield f"# borrowed from the reference: {words.one_line(log.borrowed)}"
+    if words.fresh_text(log.header["mode"]):
+        yield "# fresh inputs: " + words.fresh_text(log.header["mode"])
     if not log.complete:
         yield "# an incomplete selection: no grade can come of it"
 
