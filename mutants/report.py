@@ -148,7 +148,23 @@ class Gap:
         self.n_run, self.n_hit, self.functions = len(run), len(run & hit), functions
 
 
-def coverage_gaps(matrix, by_id, folder=None):
+def operator_kills(path):
+    """File -> lines of which a mutation by rule was killed, as far as they still say the same: the report of
+    `ol mutants --operators --report json:PATH`; empty without it."""
+    try:
+        parts = json.loads(read(path))["files"]
+    except (OSError, ValueError):
+        return {}
+    found = {}
+    for part in parts:
+        source = read(os.path.join(ROOT, part["file"])).splitlines()
+        found[part["file"]] = {row["line"] for row in part["mutants"] if row["verdict"] == "killed"
+                               and source[row["line"] - 1:row["line"]] and
+                               source[row["line"] - 1].split() == row["was"].split()}
+    return found
+
+
+def coverage_gaps(matrix, by_id, folder=None, operators=None):
     """File -> Gap; None without the data of `make coverage`, or when a source is newer than they are."""
     folder = folder or os.path.join(ROOT, "build", "coverage")
     try:
@@ -157,7 +173,7 @@ def coverage_gaps(matrix, by_id, folder=None):
         made = os.path.getmtime(os.path.join(folder, "tests.json"))
     except (OSError, ValueError):
         return None
-    changed = {}
+    changed = operator_kills(operators or os.path.join(ROOT, "build", "mutants", "operators.json"))
     for row in matrix["mutants"]:
         if row["verdict"] == verdict.GOOD:
             changed.setdefault(row["file"], set()).update(by_id[row["id"]].patch.changed())
@@ -223,8 +239,9 @@ def about_tests(matrix, by_id):
              f"Smallest set of tests that kills them all: {', '.join(smallest_set(kills))}"]
     gaps = coverage_gaps(matrix, by_id)
     if gaps is not None:
-        lines += ["Lines that the 24 tests run, that a killed mutant changes, and functions without any such line:"]
-        lines += [f"  {name:36} {gap.n_run:5} {gap.n_hit:5}  {', '.join(gap.functions) or '-'}"
+        lines += ["Lines that the 24 tests run, that a killed mutant changes, and functions without any such line",
+                  "(their names are in the HTML page):"]
+        lines += [f"  {name:36} {gap.n_run:5} {gap.n_hit:5} {len(gap.functions):4}"
                   for name, gap in sorted(gaps.items())]
     return lines
 

@@ -683,6 +683,15 @@ class Reports(unittest.TestCase):
                 json.dump(data, out)
         gap = report.coverage_gaps(self.matrix, self.by_id, folder)[row["file"]]
         self.assertEqual((gap.n_run, gap.n_hit, gap.functions), (5, 1, ["above", "below"]))
+        source = read(os.path.join(ROOT, row["file"])).splitlines()
+        kills = os.path.join(folder, "operators.json")
+        with open(kills, "w", encoding="utf-8") as out:
+            json.dump({"files": [{"file": row["file"], "mutants": [
+                {"line": line - 1, "was": source[line - 2].strip(), "verdict": "killed"},
+                {"line": 2, "was": "another text", "verdict": "killed"},
+                {"line": 3, "was": source[2].strip(), "verdict": "survived"}]}]}, out)
+        gap = report.coverage_gaps(self.matrix, self.by_id, folder, kills)[row["file"]]
+        self.assertEqual((gap.n_run, gap.n_hit, gap.functions), (5, 2, ["above", "below"]))
         os.utime(os.path.join(folder, "tests.json"), (1, 1))
         self.assertIsNone(report.coverage_gaps(self.matrix, self.by_id, folder))
         self.assertIsNone(report.coverage_gaps(self.matrix, self.by_id, folder + "/none"))
