@@ -27,6 +27,7 @@ BUILD = os.path.join(ROOT, "build", "cov")
 OUT = os.path.join(ROOT, "build", "coverage")
 RAW = os.path.join(OUT, "raw")
 FLOORS = "conformance/coverage.json"
+JUDGE = "build/cov-judge"  # what the judge's own tests are run with
 JOBS = os.cpu_count() or 1
 # What a floor is for: the folders of a group, and the least that the group may ever be held to.
 GROUPS = {
@@ -62,7 +63,7 @@ def items():
     # Long ones first: the judge's own tests, a script and its options as run.sh has them, and the corpora.
     with open(os.path.join(ROOT, "conformance/selftest/run.sh"), encoding="utf-8") as file:
         parts = re.findall(r'^part "([^"]+)" python3 (\S+) "\$build"(.*)$', file.read(), re.M)
-    found = [(f"judge itself, {name}", [sys.executable, script, "build/cov", *rest.split()], {})
+    found = [(f"judge itself, {name}", [sys.executable, script, JUDGE, *rest.split()], {})
              for name, script, rest in parts] + found
     found.append(("corpora", [sys.executable, "fuzz/fuzz.py", "replay", "--variant", "cov"], {}))
     found.append(("reports", [sys.executable, "conformance/report/test_report.py", "--ol", "build/cov/bin/ol"], {}))
@@ -172,6 +173,16 @@ def reached(tree):
     return found
 
 
+def lay_out_judge():
+    """The judge that counts over a library for engines that does not: what it links them with is no program of ours,
+    and has no place for counters."""
+    for part, source in {"bin/ol": "cov", "bin/ol-host": "cov", "lib/libtl.so.1": "cov", "lib/libtl-second.so": "cov",
+                         "lib/libtl.a": "release"}.items():
+        to = os.path.join(ROOT, JUDGE, part)
+        os.makedirs(os.path.dirname(to), exist_ok=True)
+        shutil.copy(os.path.join(ROOT, "build", source, part), to)
+
+
 def measure():
     """Run all items; the words of those that failed."""
     shutil.rmtree(OUT, ignore_errors=True)
@@ -182,6 +193,10 @@ def measure():
                  "build/cov/bin/fuzz-replay"])
     if built.returncode != 0:
         sys.exit(built.stdout + "the cov variant does not build\n0 passed, 1 failed")
+    plain = run(["make", "-j", str(JOBS), "VARIANT=release", "all"])
+    if plain.returncode != 0:
+        sys.exit(plain.stdout + "the release variant does not build\n0 passed, 1 failed")
+    lay_out_judge()
     chosen = items()
     with ThreadPoolExecutor(JOBS) as pool:
         failed = [words for words in pool.map(run_item, chosen) if words]
