@@ -11,7 +11,12 @@ FUZZ_SRC := $(filter-out fuzz/libfuzzer.c fuzz/replay.c,$(wildcard fuzz/*.c))
 FUZZ_OBJ := $(FUZZ_SRC:%.c=$(B)/obj/%.o)
 # What the judge's targets link: all of `ol` but its main, and no test of its own.
 FUZZ_JUDGE_OBJ := $(filter-out $(B)/obj/conformance/runner/main.o,$(JUDGE_OBJ)) $(B)/obj/conformance/host/load.o
-FUZZ_LDLIBS := -lcmocka -lseccomp -ldl $(ENGINE_LDLIBS)
+FUZZ_LDLIBS ?= -lcmocka -lseccomp -ldl $(ENGINE_LDLIBS)
+fuzz_ld ?= $(ld)
+# As an archive, so that a target takes what it needs of the judge, which is nothing of its 24 tests.
+$(B)/obj/fuzz/judge.a: $(FUZZ_JUDGE_OBJ)
+	@mkdir -p $(@D)
+	$(quiet)rm -f $@ && ar rcs $@ $^
 
 $(B)/obj/fuzz/%.o: fuzz/%.c $(stamp)
 	@mkdir -p $(@D)
@@ -28,7 +33,7 @@ $(SECOND_OBJ): $(B)/obj/second/%.o: $(B)/obj/second/raw/%.o $(B)/obj/second/symb
 $(B)/obj/fuzz/libtl.a: $(B)/lib/libtl.a fuzz/fuzz.mk
 	$(quiet)objcopy $(foreach f,malloc calloc free,--redefine-sym $(f)=fuzz_$(f)) $< $@
 
-$(B)/bin/fuzz-replay: $(B)/obj/fuzz/replay.o $(FUZZ_OBJ) $(SECOND_OBJ) $(FUZZ_JUDGE_OBJ) $(B)/obj/fuzz/libtl.a
+$(B)/bin/fuzz-replay: $(B)/obj/fuzz/replay.o $(FUZZ_OBJ) $(SECOND_OBJ) $(B)/obj/fuzz/judge.a $(B)/obj/fuzz/libtl.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(ld) -o $@ $^ $(FUZZ_LDLIBS)
 
@@ -36,9 +41,9 @@ $(B)/obj/fuzz/libfuzzer-%.o: fuzz/libfuzzer.c $(stamp)
 	@mkdir -p $(@D)
 	$(call say,CC,$< ($*))$(cc) $(JUDGE_CFLAGS) -Ifuzz -DFUZZ_TARGET=fuzz_$* -MMD -MP -c $< -o $@
 LIB_FUZZING_ENGINE ?= -fsanitize=fuzzer
-$(B)/bin/fuzz-%: $(B)/obj/fuzz/libfuzzer-%.o $(FUZZ_OBJ) $(SECOND_OBJ) $(FUZZ_JUDGE_OBJ) $(B)/lib/libtl.a
+$(B)/bin/fuzz-%: $(B)/obj/fuzz/libfuzzer-%.o $(FUZZ_OBJ) $(SECOND_OBJ) $(B)/obj/fuzz/judge.a $(B)/lib/libtl.a
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(ld) $(LIB_FUZZING_ENGINE) -o $@ $^ $(FUZZ_LDLIBS)
+	$(call say,LD,$@)$(fuzz_ld) $(LIB_FUZZING_ENGINE) -o $@ $^ $(FUZZ_LDLIBS)
 
 .PHONY: fuzz-programs fuzz-build fuzz fuzz-replay
 fuzz-programs: $(FUZZ_TARGETS:%=$(B)/bin/fuzz-%) $(B)/bin/fuzz-crash

@@ -4,7 +4,7 @@
   ol fuzz TARGET|all [--seconds N] [--jobs N] [--runs N --seed S] [--lib LIBRARY]
                                                  libFuzzer, from the corpus; exit 1 when something was found; without
                                                  clang the corpus is replayed instead, and that is said
-  ol fuzz list                                   the targets and the size of their corpora
+  ol fuzz list [--names]                         the targets and the size of their corpora
   ol fuzz replay [TARGET...] [--variant V] [--valgrind] [--lib LIBRARY] [--json]
                                                  every seed once; ends with `N passed, N failed`
   ol fuzz merge TARGET|all                       take over what fuzzing found, minimised, with its verdicts
@@ -563,7 +563,10 @@ def measure_limits(options):
     return limits.main(replay_program("release"), options.write)
 
 
-def list_targets(_options):
+def list_targets(options):
+    if options.names:
+        print("\n".join(TARGETS))
+        return 0
     manifest = read_manifest()
     for target in TARGETS:
         mine = [c for p, (_, c) in manifest.items() if p.startswith(target + "/")]
@@ -601,6 +604,8 @@ def main(argv):
             s.add_argument("--json", action="store_true")
         if name == "seeds":
             s.add_argument("--check", action="store_true")
+        if name == "list":
+            s.add_argument("--names", action="store_true")
         if name in ("limits", "cover"):
             s.add_argument("--write", action="store_true")
     options = p.parse_args(argv)

@@ -256,7 +256,8 @@ static void check_disk(fuzz_case *f, const uint8_t *data, size_t n, tl_status st
 
 /* A sound file, for calls that are not. */
 static bool refuses_calls(const host_api *tl) {
-    static const char text[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
+    static const char text[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],"
+                               "\"data_offsets\":[0,4]}}";
     uint8_t file[8 + sizeof text - 1 + 4] = {sizeof text - 1};
     const size_t one[1] = {1};
     tl_safetensors *st = NULL;

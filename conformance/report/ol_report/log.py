@@ -18,10 +18,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(
 
 
 class Stop(Exception):
-    """Ends the program with an exit code and one sentence."""
+    """Ends the program with an exit code and one sentence, in which a foreign file may be quoted."""
 
     def __init__(self, code, words):
-        super().__init__(words)
+        super().__init__("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words))
         self.code = code
 
 

@@ -6,7 +6,7 @@ from .log import Stop, strict_json
 
 HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 WORDS = {"title", "description", "type", "required", "additionalProperties", "properties", "items",
-         "enum", "minimum", "exclusiveMinimum", "minLength", "minItems"}
+         "enum", "minimum", "maximum", "exclusiveMinimum", "minLength", "minItems"}
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool}
 
 
@@ -28,6 +28,8 @@ def faults(value, schema, where="the file"):
         return
     if "minimum" in schema and not value >= schema["minimum"]:
         yield f"{where} is {value}, at least {schema['minimum']} is wanted"
+    if "maximum" in schema and not value <= schema["maximum"]:
+        yield f"{where} is more than {schema['maximum']}"
     if "exclusiveMinimum" in schema and not value > schema["exclusiveMinimum"]:
         yield f"{where} is {value}, more than {schema['exclusiveMinimum']} is wanted"
     if len(value if isinstance(value, str) else "x" * 99) < schema.get("minLength", 0):
