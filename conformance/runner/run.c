@@ -224,11 +224,14 @@ static bool take_fault(ol_run *run, size_t index, const json_t *fault) {
 /* How many processes the kernel has ended for want of memory since it started; 0 if it does not
  * tell. */
 uint64_t ol_oom_kills(void) {
+    static const char name[] = "oom_kill ";
+    const size_t n_name = sizeof name - 1;
     char line[128];
-    unsigned long long n = 0;
+    uint64_t n = 0;
     FILE *file = fopen("/proc/vmstat", "re");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        if (sscanf(line, "oom_kill %llu", &n) == 1) {
+        if (strncmp(line, name, n_name) == 0) {
+            n = strtoull(line + n_name, NULL, 10);
             break;
         }
     }
