@@ -195,6 +195,7 @@ def stages():
         Stage("static analysis", lambda: counted(["bash", tools + "lint.sh"])),
         Stage("judge itself", lambda: counted(["bash", "conformance/selftest/run.sh"]), "build gcc"),
         Stage("fresh inputs", python("conformance/selftest/fresh.py", "build/release"), "build gcc"),
+        Stage("coverage", python(tools + "coverage.py", timeout=3000), "build gcc"),
         Stage("judge itself, asan", lambda: counted(["make", "-s", "judge-asan"]), "build gcc", "build asan"),
         Stage("unit tests, valgrind", lambda: cmocka("valgrind", r"test_(?!ops).*", MEMCHECK), "build valgrind"),
         Stage("unit tests, gcc", lambda: cmocka("release", r"test_.*"), "build gcc"),
