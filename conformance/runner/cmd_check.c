@@ -36,25 +36,23 @@ static void show_tick(void *ctx, const ol_run *run, size_t n_done, size_t n_runn
     }
 }
 
-/* Without --report: text on standard output. At most one report may stand there. */
+/* Text on standard output, printed as it goes and not at the end, unless another report is to stand
+ * there. At most one can. */
 static bool settle_reports(ol_options *o, screen *s, ol_fault *fault) {
-    if (o->n_reports == 0) {
-        o->reports[o->n_reports++] = (ol_report_option){.format = OL_REPORT_TEXT, .path = NULL};
-    }
     size_t n_stdout = 0;
     size_t kept = 0;
+    s->is_on = true;
     for (size_t i = 0; i < o->n_reports; i++) {
-        ol_report_option r = o->reports[i];
+        const ol_report_option r = o->reports[i];
         n_stdout += r.path == NULL ? 1 : 0;
         if (r.path == NULL && r.format == OL_REPORT_TEXT) {
-            /* Printed as it goes, not at the end. */
-            s->is_on = true;
-            s->is_tty = isatty(STDOUT_FILENO) != 0;
             continue;
         }
+        s->is_on = s->is_on && r.path != NULL;
         o->reports[kept++] = r;
     }
     o->n_reports = kept;
+    s->is_tty = s->is_on && isatty(STDOUT_FILENO) != 0;
     return n_stdout <= 1 ||
            ol_fault_set(fault, OL_EXIT_USAGE,
                         "--report: only one report can stand on standard output; give the others "
