@@ -62,7 +62,7 @@ def items():
     found += [(f"judged/{name}", [ol, "check", "L10.1", "--only", name, "-j", "1"], {}) for name in tests]
     # Long ones first: the judge's own tests, a script and its options as run.sh has them, and the corpora.
     with open(os.path.join(ROOT, "conformance/selftest/run.sh"), encoding="utf-8") as file:
-        parts = re.findall(r'^part "([^"]+)" python3 (\S+) "\$build"(.*)$', file.read(), re.M)
+        parts = re.findall(r'^ *part "([^"]+)" python3 (\S+) "\$build"(.*)$', file.read(), re.M)
     found = [(f"judge itself, {name}", [sys.executable, script, JUDGE, *rest.split()], {})
              for name, script, rest in parts] + found
     found.append(("corpora", [sys.executable, "fuzz/fuzz.py", "replay", "--variant", "cov"], {}))

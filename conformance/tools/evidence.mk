@@ -21,11 +21,12 @@ coverage: build/deps.judge build/deps.check
 	@$(PYTHON) conformance/tools/coverage.py
 
 .PHONY: judge-asan
-## the judge's own tests with `ol` under ASan and UBSan; host and library are plain, so that the cage is the usual one
+## the judge's own tests with `ol` under ASan and UBSan; host and library are plain, so that the cage is the usual one;
+## HOSTILE_MODES=all: the hostile engines as a user and on a bare kernel, too
 judge-asan: build/deps.judge
 	@$(MAKE) -s VARIANT=release all
 	@$(MAKE) -s VARIANT=asan build/asan/bin/ol
 	@mkdir -p build/judge-asan/bin build/judge-asan/lib
 	@cp build/asan/bin/ol build/release/bin/ol-host build/judge-asan/bin/
 	@cp -P build/release/lib/* build/judge-asan/lib/
-	@BUILD=build/judge-asan bash conformance/selftest/run.sh
+	@BUILD=build/judge-asan HOSTILE_MODES=$(or $(HOSTILE_MODES),one) bash conformance/selftest/run.sh
