@@ -24,6 +24,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -71,8 +72,8 @@ BLUR = 0.02     # the same for the trained model, which is to stay one that has 
 class Engine:
     """A testee, talked to by the page testee.md: frames of JSON on descriptors 3 and 4."""
 
-    def __init__(self, host, library, folder):
-        self.name, self.seq = os.path.basename(library), 0
+    def __init__(self, host, library, folder, models):
+        self.name, self.seq, self.models = os.path.basename(library), 0, models
         requests, self.to = os.pipe()
         self.answers, answers = os.pipe()
         self.child = subprocess.Popen(
@@ -122,7 +123,7 @@ class Loaded:
 
     def __init__(self, engine, path):
         self.engine = engine
-        answer = engine.ask("load", dir=path)
+        answer = engine.ask("load", dir=os.path.join(engine.models, path))
         self.runner, self.pool = answer["runner"], answer["pool"]
 
     def once(self, ids, hidden):
@@ -430,10 +431,12 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
     args.out.mkdir(mode=0o700, exist_ok=True)
-    engines = [Engine(os.path.abspath(args.host), os.path.abspath(library), args.out)
-               for library in (args.engine, args.second) if library]
-    with contextlib.redirect_stdout(io.StringIO()):    # the generators' words
-        told = draw(args, engines)
+    # Whatever an engine writes where it stands is no golden, so it does not stand in the folder.
+    with tempfile.TemporaryDirectory(dir=args.out.parent) as aside:
+        engines = [Engine(os.path.abspath(args.host), os.path.abspath(library), aside, args.out.absolute())
+                   for library in (args.engine, args.second) if library]
+        with contextlib.redirect_stdout(io.StringIO()):    # the generators' words
+            told = draw(args, engines)
     print(json.dumps(told))
 
 
