@@ -216,12 +216,10 @@ class Reach:
     def __init__(self, code, judge, options):
         path = os.path.join(options.cache, "reach", sha(code, judge.version()["judge"])[:16] + ".json")
         if not os.path.exists(path):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
             lines = self.measure(os.path.join(options.cache, "coverage"), options.jobs)
             if sorted(lines) != sorted(judge.tests) or not all(lines.values()):
                 raise Stop(70, "no counters came out of some test of the cov variant")
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(lines, file)
+            report.put(path, json.dumps(lines))
         self.lines = json.loads(read(path))
         self.names = {}
 
@@ -384,8 +382,7 @@ class Fuzzer:
             wrong = re.search(r"^(?:WRONG|.*ERROR|.*runtime error).*", done.stdout, re.M)
             result = {"target": target, "seconds": int(found[2]), "executions": int(found[1].split()[-1]),
                       "found": (wrong[0] if wrong else "an end without words") if found[3] == "FOUND" else ""}
-            with open(kept, "w", encoding="utf-8") as file:
-                json.dump(result, file)
+            report.put(kept, json.dumps(result))
             os.unlink(library)
         return json.loads(read(kept))
 
@@ -462,8 +459,7 @@ def run(options):
         kind, _, path = item.partition(":")
         if kind != "json" or not path:
             raise Stop(2, f"--report takes json:PATH here, not {item}")
-        with open(path, "w", encoding="utf-8") as out:
-            out.write(report.dumps({"schema": "ol.operators/1", "tool": TOOL, "seed": options.seed, "files": files}))
+        report.put(path, report.dumps({"schema": "ol.operators/1", "tool": TOOL, "seed": options.seed, "files": files}))
     words = faults(files, ignored)
     print("\n" + as_table(files) + "\n", *words, sep="\n")
     return 6 if words else 0

@@ -31,6 +31,15 @@ def dumps(data):
     return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
+def put(path, text):
+    """A file in one step, with the folders above it: the old one or the new one, never half of it."""
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    part = path + ".part"
+    with open(part, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(part, path)
+
+
 def write(kind, path, matrix, by_id):
     if kind == "text":
         text = as_text(matrix, by_id)
@@ -45,11 +54,7 @@ def write(kind, path, matrix, by_id):
         progress("")
         print(text, end="")
         return
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    part = path + ".part"
-    with open(part, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(part, path)
+    put(path, text)
 
 
 # ---------------------------------------------------------------- shards
