@@ -54,6 +54,10 @@ void host_violation(host *h, const char *fmt, ...) {
     (void)json_array_append_new(h->violations, json_string(text));
 }
 
+bool host_is_answer(tl_status status) {
+    return status != TL_ERR_INTERNAL && status != TL_ERR_NOMEM;
+}
+
 /* ------------------------------------------------------------------ memory */
 
 /* No run of equal bytes, no zero, no small number and, read as floats, nothing special. */

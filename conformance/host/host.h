@@ -122,6 +122,9 @@ void host_fp_read(host_fp *fp);
  * memory back. */
 void host_settle(host *h, bool refused);
 void host_violation(host *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* false: a function that is not written yet (INTERNAL) or had no memory, which says nothing about
+ * whether two functions agree. */
+bool host_is_answer(tl_status status);
 /* The request is no request of the protocol, or the host itself is short of something: kept once,
  * answered instead of a result. */
 void host_bad(host *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

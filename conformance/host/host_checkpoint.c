@@ -179,17 +179,20 @@ static void check_layout(host *h, const char *path, const tl_layout *layout) {
         }
         h->tl.layout_free(parsed);
     }
-    if (!same) {
+    if (!same && host_is_answer(status)) {
         host_violation(h, "layout_parse makes something else of the file's bytes: status %d",
                        (int)status);
     }
     tl_safetensors *viewed = host_unset();
-    if (h->tl.safetensors_view(&viewed, bytes, n_bytes, &err) != status ||
-        (status == TL_OK) != (viewed != NULL) ||
-        h->tl.layout_count(h->tl.safetensors_layout(viewed)) != n) {
+    const tl_status view_status = h->tl.safetensors_view(&viewed, bytes, n_bytes, &err);
+    same = view_status == status && (status == TL_OK) == (viewed != NULL) &&
+           h->tl.layout_count(h->tl.safetensors_layout(viewed)) == n;
+    if (!same && host_is_answer(view_status)) {
         host_violation(h, "safetensors_view makes something else of the file's bytes");
     }
-    h->tl.safetensors_free(viewed);
+    if (view_status == TL_OK) {
+        h->tl.safetensors_free(viewed);
+    }
     free(bytes);
 }
 
@@ -209,7 +212,9 @@ static void check_view(host *h, const char *dir, const tl_checkpoint *ckpt) {
         tl_error err = host_error();
         tl_checkpoint *viewed = host_unset();
         const tl_status status = h->tl.checkpoint_view(&viewed, orders[i], 2, &err);
-        if (status != TL_OK || h->tl.checkpoint_count(viewed) != h->tl.checkpoint_count(ckpt)) {
+        const bool same =
+            status == TL_OK && h->tl.checkpoint_count(viewed) == h->tl.checkpoint_count(ckpt);
+        if (!same && host_is_answer(status)) {
             host_violation(h, "checkpoint_view makes something else of the file's bytes: status %d",
                            (int)status);
         }
