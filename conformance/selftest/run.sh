@@ -52,7 +52,9 @@ part "parts" unit test_parts $r/judge.c $r/sha256.c $r/wire.c
 part "broken goldens" python3 conformance/selftest/goldens.py "$build"
 part "commands" python3 conformance/selftest/commands.py "$build"
 part "folders of sources" python3 conformance/selftest/sources.py "$build"
-part "fresh inputs, in part" python3 conformance/selftest/fresh.py "$build" wrong_engine_fails interruption usage
+if [ "${FRESH:-1}" = 1 ]; then # 0: the whole of it is run elsewhere
+  part "fresh inputs, in part" python3 conformance/selftest/fresh.py "$build" wrong_engine_fails interruption usage
+fi
 part "hostile engines" python3 conformance/selftest/hostile.py "$build"
 if [ "${HOSTILE_MODES:-all}" = all ]; then
   part "hostile engines, as a user" python3 conformance/selftest/hostile.py "$build" --user

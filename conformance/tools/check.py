@@ -193,7 +193,7 @@ def stages():
         Stage("24 tests, valgrind", lambda: judged("valgrind", ["--wrap", " ".join(MEMCHECK_LOADED)]), "build valgrind"),
         Stage("build asan", build("asan")),
         Stage("static analysis", lambda: counted(["bash", tools + "lint.sh"])),
-        Stage("judge itself", lambda: counted(["bash", "conformance/selftest/run.sh"]), "build gcc"),
+        Stage("judge itself", lambda: counted(["bash", "conformance/selftest/run.sh"], {"FRESH": "0"}), "build gcc"),
         Stage("fresh inputs", python("conformance/selftest/fresh.py", "build/release"), "build gcc"),
         Stage("coverage", python(tools + "coverage.py", timeout=3000), "build gcc"),
         Stage("judge itself, asan", lambda: counted(["make", "-s", "judge-asan"]), "build gcc", "build asan"),
