@@ -2,8 +2,10 @@
 """Draw a folder of goldens that nobody has seen: what `ol check --fresh` runs.
 
     fresh.py --seed N --out DIR --host OL-HOST --engine LIBRARY [--second LIBRARY] [--jobs N]
+             [--suites NAME,...] [--case ID]
 
-The same seed gives the same folder. Suites that integers, fractions or a slow reader can answer come
+The same seed gives the same folder, and with --suites or --case the part of it that is asked for: each
+suite and each model has random numbers of its own. Suites that integers, fractions or a slow reader can answer come
 from the generators of goldens/gen under another seed. The models are the golden ones, cut to another
 shape and perturbed; the values expected of them come from the reference engine, in a process of its
 own, which is asked as every testee is. A drawing is kept when
@@ -55,8 +57,9 @@ import models_spec  # noqa: E402
 import vectors  # noqa: E402
 
 BOUND = models.BOUND
-SUITES = ("safetensors_cases.py", "sampler.py", "config_cases.py", "linear.py", "int4.py", "f16.py",
-          "rng.py", "kv.py")
+SCRIPTS = {"safetensors": "safetensors_cases.py", "sampler": "sampler.py", "config": "config_cases.py",
+           "linear": "linear.py", "int4": "int4.py", "f16": "f16.py", "rng": "rng.py", "kv": "kv.py"}
+MODEL_SUITES = ("logits", "greedy")
 TRIES = 24
 GREEDY_STEPS = 32
 DISTINCT_MIN = 8
@@ -383,13 +386,20 @@ def write_suite(out, name, suite, seed, reference, groups, derivation):
         reference, vectors.max_abs_tolerance(BOUND, derivation), {}, groups)
 
 
-def draw_models(out, seed, engines):
-    """Both suites of the models; what is worth telling."""
-    logits, greedy, apart, drawings = [], [], 0.0, 0
-    for spec in models_spec.SPECS + [trained_spec()]:
-        own_logits, own_greedy, own_apart, n = draw_model(out, spec, seed, engines)
-        logits.append({"name": spec["name"], "cases": own_logits})
-        greedy.append({"name": spec["name"], "cases": own_greedy})
+def specs_of(suites, case):
+    """The models that the suites need: for one case its own, all where no model has a case of that
+    name. A model is drawn with both suites whichever is asked, since each may refuse a drawing."""
+    specs = models_spec.SPECS + [trained_spec()] if set(MODEL_SUITES) & set(suites) else []
+    return [spec for spec in specs if case.startswith(spec["name"] + "-")] or specs
+
+
+def draw_models(out, seed, engines, suites, case):
+    """The suites of the models; what is worth telling."""
+    groups, apart, drawings = {suite: [] for suite in MODEL_SUITES}, 0.0, 0
+    for spec in specs_of(suites, case):
+        *cases, own_apart, n = draw_model(out, spec, seed, engines)
+        for suite, own in zip(MODEL_SUITES, cases):
+            groups[suite].append({"name": spec["name"], "cases": own})
         apart, drawings = max(apart, own_apart), drawings + n
     models.write_bigram(zlib.crc32(f"bigram {seed}".encode()), out)
     hello = engines[0].hello
@@ -399,17 +409,21 @@ def draw_models(out, seed, engines):
     derivation = (
         f"forward#tolerance. The float64 forward{' and the second engine' if engines[1:] else ''} "
         f"came within {apart / BOUND:.3f} bounds of the reference; a quarter is allowed.")
-    write_suite(out, "logits.vectors.json", "logits", seed, reference, logits, derivation)
-    write_suite(out, "greedy.vectors.json", "greedy", seed, reference, greedy, derivation)
-    return {"models": len(logits) + 1, "drawings": drawings, "second": len(engines) > 1,
+    for suite in set(MODEL_SUITES) & set(suites):
+        write_suite(out, f"{suite}.vectors.json", suite, seed, reference, groups[suite], derivation)
+    if not drawings:
+        return {"models": 1}    # the bigram, of which the judge itself knows what is right
+    return {"models": len(groups["logits"]) + 1, "drawings": drawings, "second": len(engines) > 1,
             "apart": round(apart / BOUND, 4), "reference": reference["version"]}
 
 
 def draw(args, engines):
-    """The whole folder; what is worth telling."""
+    """The folder, or the part of it that is asked for; what is worth telling."""
+    suites = args.suites.split(",")
     with concurrent.futures.ThreadPoolExecutor(max(1, args.jobs)) as pool:
-        running = [pool.submit(run_generator, script, args.seed, args.out) for script in SUITES]
-        told = draw_models(args.out, args.seed, engines)
+        running = [pool.submit(run_generator, script, args.seed, args.out)
+                   for suite, script in SCRIPTS.items() if suite in suites]
+        told = draw_models(args.out, args.seed, engines, suites, args.case)
         for fault in [future.result() for future in running]:
             if fault:
                 leave(*fault)
@@ -429,6 +443,8 @@ def main():
     parser.add_argument("--engine", required=True)
     parser.add_argument("--second")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--suites", default=",".join((*SCRIPTS, *MODEL_SUITES)))
+    parser.add_argument("--case", default="")
     args = parser.parse_args()
     args.out.mkdir(mode=0o700, exist_ok=True)
     # Whatever an engine writes where it stands is no golden, so it does not stand in the folder.

@@ -508,6 +508,8 @@ def fresh_inputs_are_told():
         shown = cli.render(log, name, OPTIONS).decode().replace("\\", "")
         assert "20417" in shown and "reference engine (tl 1.2.3)" in shown, (name, shown[:2000])
     assert '"fresh_seed" value="20417"' in cli.render(log, "junit", OPTIONS).decode()
+    part = cli.render(parse(make(fresh_seed="20417", fresh={"models": 1})), "text", OPTIONS).decode()
+    assert "20417" in part and "reference engine" not in part, part
 
 
 @test

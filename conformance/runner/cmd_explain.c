@@ -156,7 +156,9 @@ static bool explain_fresh(const char *word) {
         "engine that knows the published answers by heart passes without\n--fresh and fails "
         "with it.\n\n"
         "The seed is printed and stands in the log and in every replay line; the same seed gives "
-        "the same run. Test 7\nkeeps its seeds (see its page), and so do worked examples.\n"
+        "the same run, and\nwith --only or --case the part of it that is asked for. Test 7 keeps "
+        "its seeds (see "
+        "its page), and so do\nworked examples.\n"
         "read      conformance/spec/tests.md, fresh\n");
     return true;
 }

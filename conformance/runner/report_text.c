@@ -62,16 +62,20 @@ static void put_fresh(const ol_run *run, FILE *to) {
     if (run->fresh == NULL) {
         return;
     }
+    (void)fprintf(to, "fresh     seed %u: inputs drawn anew, manifest %.12s",
+                  (unsigned)run->options->fresh_seed, run->setup.sources[0].sha256);
+    if (json_object_get(run->fresh, "reference") == NULL) {
+        (void)fprintf(to, "; no model was needed\n");
+        return;
+    }
     bool second = json_is_true(json_object_get(run->fresh, "second"));
-    (void)fprintf(
-        to,
-        "fresh     seed %u: inputs drawn anew, manifest %.12s; what is expected of models "
-        "came from the\n          reference engine (%s); %s within %.3f bounds of it\n",
-        (unsigned)run->options->fresh_seed, run->setup.sources[0].sha256,
-        text_of(run->fresh, "reference"),
-        second ? "a second engine and a float64 forward are"
-               : "without a second engine; a float64 forward is",
-        json_number_value(json_object_get(run->fresh, "apart")));
+    (void)fprintf(to,
+                  "; what is expected of models came from the\n          reference engine (%s); %s "
+                  "within %.3f bounds of it\n",
+                  text_of(run->fresh, "reference"),
+                  second ? "a second engine and a float64 forward are"
+                         : "without a second engine; a float64 forward is",
+                  json_number_value(json_object_get(run->fresh, "apart")));
 }
 
 void ol_text_begin(const ol_run *run, FILE *to) {

@@ -79,6 +79,50 @@ def same_seed_is_the_same_run(folder):
         want(golden["sha256"] != published.get(golden["path"]), f"{golden['path']} is the published one")
 
 
+def draw(folder, name, *args):
+    """What conformance/fresh/fresh.py draws: path below its folder -> bytes."""
+    out = os.path.join(folder, name)
+    engines = [os.path.join(BUILD, "lib", n) for n in ("libtl.so.1", "libtl-second.so")]
+    # By the interpreter that the judge takes.
+    subprocess.run(["/usr/bin/python3", os.path.join(ROOT, "conformance", "fresh", "fresh.py"), "--seed", "20417",
+                    "--out", out, "--host", os.path.join(BUILD, "bin", "ol-host"), "--engine", engines[0],
+                    "--second", engines[1], "--jobs", "1", *args], check=True, stdout=subprocess.DEVNULL)
+    found = {}
+    for path in glob.glob(f"{out}/**", recursive=True):
+        if os.path.isfile(path):
+            with open(path, "rb") as stream:
+                found[os.path.relpath(path, out)] = stream.read()
+    found.pop("MANIFEST.json")
+    return found
+
+
+def cases_of(folder, suite, model):
+    """The cases of a model among drawn files."""
+    groups = json.loads(folder[f"{suite}.vectors.json"])["groups"]
+    return next(group["cases"] for group in groups if group["name"] == model)
+
+
+def a_part_is_that_part_of_the_whole(folder):
+    """A selection draws what it reads and no more, as the whole draws it, and one case of a model this model alone."""
+    whole = draw(folder, "whole", "--suites", "rng,f16,logits,greedy")
+    part = draw(folder, "part", "--suites", "f16")
+    want(set(part) == {"f16.vectors.json", "models/bigram/config.json", "models/bigram/model.safetensors"},
+         f"f16 alone: {sorted(part)}")
+    one = draw(folder, "one", "--suites", "greedy", "--case", "mha-f16-9999")
+    want({path.split("/")[1] for path in one if "/" in path} == {"bigram", "mha-f16"}, f"one model: {sorted(one)}")
+    want(cases_of(one, "greedy", "mha-f16") == cases_of(whole, "greedy", "mha-f16"), "its cases are other ones")
+    one.pop("greedy.vectors.json")
+    for path, data in {**part, **one}.items():
+        want(whole[path] == data, f"{path} is another one in the whole")
+    for args, suites, n_models in ((["--only", "f16_*"], ["f16"], 1), (["--only", "hand_*"], [], 1),
+                                   (["--case", "tiny_llama_logits_match_hf:mha-f16-1"], ["logits"], 2)):
+        status, text, records = ol(folder, "--fresh", "20417", *args)
+        drawn = [golden["suite"] for golden in records[0]["goldens"] if "suite" in golden]
+        want(status == 0 and drawn == suites, f"{args}: exit {status}, drawn {drawn}: {text}")
+        want(records[0]["mode"]["fresh"]["models"] == n_models, f"{args}: {records[0]['mode']['fresh']}")
+        want(("no model was needed" in text) == (n_models == 1), f"{args}: {text}")
+
+
 def seeds(*some):
     def check(folder):
         """A right engine that adds in another order."""
@@ -217,8 +261,9 @@ def usage(folder):
         want(done.returncode == 2 and "seed" in done.stderr, f"--fresh={word}: {done.returncode}: {done.stderr}")
 
 
-CASES = [same_seed_is_the_same_run, seeds(1), seeds(2, 4294967295), ordinary_user, answers_by_heart,
-         engines_that_never_agree, wrong_engine_fails, interruption, goldens_that_are_not_there, usage]
+CASES = [same_seed_is_the_same_run, a_part_is_that_part_of_the_whole, seeds(1), seeds(2, 4294967295),
+         ordinary_user, answers_by_heart, engines_that_never_agree, wrong_engine_fails, interruption,
+         goldens_that_are_not_there, usage]
 
 
 def attempt(case):

@@ -227,7 +227,7 @@ def fresh_text(mode):
     if mode.get("fresh_seed") is None:
         return ""
     told = mode.get("fresh") or {}
-    source = f", expected of models by the reference engine ({told['reference']})" if told else ""
+    source = f", expected of models by the reference engine ({told['reference']})" if "reference" in told else ""
     return f"seed {mode['fresh_seed']}{source}"
 
 
