@@ -54,8 +54,15 @@ void host_violation(host *h, const char *fmt, ...) {
     (void)json_array_append_new(h->violations, json_string(text));
 }
 
-bool host_is_answer(tl_status status) {
-    return status != TL_ERR_INTERNAL && status != TL_ERR_NOMEM;
+void host_expect(host *h, bool holds, tl_status status, const char *fmt, ...) {
+    const bool is_answer = status != TL_ERR_INTERNAL && status != TL_ERR_NOMEM;
+    if (holds || !is_answer || h->wrong[0] != '\0') {
+        return;
+    }
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(h->wrong, sizeof h->wrong, fmt, args);
+    va_end(args);
 }
 
 /* ------------------------------------------------------------------ memory */

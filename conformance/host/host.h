@@ -71,8 +71,9 @@ typedef struct host {
     host_region *regions; /* [n_regions], of the current op */
     size_t n_regions;
     size_t region_cap;
-    bool ready;              /* the op's arguments were sound and its inputs are hashed */
-    char bad[HOST_TEXT_CAP]; /* why the request cannot be carried out; "" while it can */
+    bool ready;                /* the op's arguments were sound and its inputs are hashed */
+    char bad[HOST_TEXT_CAP];   /* why the request cannot be carried out; "" while it can */
+    char wrong[HOST_TEXT_CAP]; /* the first sentence of host_expect, of the current op */
 } host;
 
 /* true: done, `out` has the results. false: refused, `out` has status, offset and text (or host.bad
@@ -122,9 +123,12 @@ void host_fp_read(host_fp *fp);
  * memory back. */
 void host_settle(host *h, bool refused);
 void host_violation(host *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* false: a function that is not written yet (INTERNAL) or had no memory, which says nothing about
- * whether two functions agree. */
-bool host_is_answer(tl_status status);
+/* A function that only the C interface has, and no op: what it answered must agree with the op's
+ * answer. Where it does not, the first such sentence becomes the answer's `wrong`, and the next
+ * check fails. `status` is that of the function (TL_OK where it has none): one that is not written
+ * yet (INTERNAL) or had no memory says nothing about whether two functions agree. */
+void host_expect(host *h, bool holds, tl_status status, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 /* The request is no request of the protocol, or the host itself is short of something: kept once,
  * answered instead of a result. */
 void host_bad(host *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -12,7 +12,8 @@
 /* JSON integers are exact to here; larger dimensions travel as strings. */
 #define JSON_EXACT_MAX (UINT64_C(1) << 53)
 #define PATH_TEXT_CAP 4096
-#define VIEW_MAX 65536 /* bytes of a file that is read from memory, too */
+#define VIEW_MAX 65536         /* bytes of a file that is read from memory, too */
+#define NO_SUCH "no such \x7f" /* a name that no file of the tests has */
 
 /* ------------------------------------------------------------------ config */
 
@@ -154,14 +155,13 @@ static void check_layout(host *h, const char *path, const tl_layout *layout) {
     const size_t n = layout == NULL ? 0 : h->tl.layout_count(layout);
     for (size_t i = 0; i < n; i++) {
         const tl_tensor_info *info = h->tl.layout_at(layout, i);
-        if (!same_name(h->tl.layout_find(layout, info->name), info)) {
-            host_violation(h, "layout_find does not give tensor %zu of %zu", i, n);
-            return;
-        }
+        host_expect(h, same_name(h->tl.layout_find(layout, info->name), info), TL_OK,
+                    "layout_find does not give tensor %zu of %zu by its name", i, n);
     }
-    if (layout != NULL &&
-        (h->tl.layout_find(layout, "no such \x7f") != NULL || h->tl.layout_at(layout, n) != NULL)) {
-        host_violation(h, "layout_find and layout_at give a tensor that is not there");
+    if (layout != NULL) {
+        host_expect(
+            h, h->tl.layout_find(layout, NO_SUCH) == NULL && h->tl.layout_at(layout, n) == NULL,
+            TL_OK, "layout_find and layout_at give a tensor that is not there");
     }
     size_t n_bytes = 0;
     uint8_t *bytes = small_file(path, &n_bytes);
@@ -179,17 +179,15 @@ static void check_layout(host *h, const char *path, const tl_layout *layout) {
         }
         h->tl.layout_free(parsed);
     }
-    if (!same && host_is_answer(status)) {
-        host_violation(h, "layout_parse makes something else of the file's bytes: status %d",
-                       (int)status);
-    }
+    host_expect(h, same, status, "layout_parse makes something else of the file's bytes: status %d",
+                (int)status);
     tl_safetensors *viewed = host_unset();
     const tl_status view_status = h->tl.safetensors_view(&viewed, bytes, n_bytes, &err);
     same = view_status == status && (status == TL_OK) == (viewed != NULL) &&
            h->tl.layout_count(h->tl.safetensors_layout(viewed)) == n;
-    if (!same && host_is_answer(view_status)) {
-        host_violation(h, "safetensors_view makes something else of the file's bytes");
-    }
+    host_expect(h, same, view_status,
+                "safetensors_view makes something else of the file's bytes: status %d",
+                (int)view_status);
     if (view_status == TL_OK) {
         h->tl.safetensors_free(viewed);
     }
@@ -214,10 +212,9 @@ static void check_view(host *h, const char *dir, const tl_checkpoint *ckpt) {
         const tl_status status = h->tl.checkpoint_view(&viewed, orders[i], 2, &err);
         const bool same =
             status == TL_OK && h->tl.checkpoint_count(viewed) == h->tl.checkpoint_count(ckpt);
-        if (!same && host_is_answer(status)) {
-            host_violation(h, "checkpoint_view makes something else of the file's bytes: status %d",
-                           (int)status);
-        }
+        host_expect(h, same, status,
+                    "checkpoint_view makes something else of the file's bytes: status %d",
+                    (int)status);
         if (status == TL_OK) {
             h->tl.checkpoint_free(viewed);
         }
@@ -279,14 +276,12 @@ static bool op_checkpoint_open(host *h, const json_t *in, json_t *out) {
     for (size_t i = 0; i < n; i++) {
         const tl_tensor_info *info = h->tl.checkpoint_at(ckpt, i);
         add_tensor(h, tensors, info, offsets);
-        if (!same_name(h->tl.checkpoint_find(ckpt, info->name), info)) {
-            host_violation(h, "checkpoint_find does not give tensor %zu of %zu", i, n);
-        }
+        host_expect(h, same_name(h->tl.checkpoint_find(ckpt, info->name), info), TL_OK,
+                    "checkpoint_find does not give tensor %zu of %zu by its name", i, n);
     }
-    if (h->tl.checkpoint_find(ckpt, "no such \x7f") != NULL ||
-        h->tl.checkpoint_at(ckpt, n) != NULL) {
-        host_violation(h, "checkpoint_find and checkpoint_at give a tensor that is not there");
-    }
+    host_expect(
+        h, h->tl.checkpoint_find(ckpt, NO_SUCH) == NULL && h->tl.checkpoint_at(ckpt, n) == NULL,
+        TL_OK, "checkpoint_find and checkpoint_at give a tensor that is not there");
     check_view(h, dir, ckpt);
     host_put(out, "tensors", tensors);
     host_put_int(out, "checkpoint", (uint64_t)host_handle_add(h, HOST_CHECKPOINT, object, 0));

@@ -53,10 +53,8 @@ static size_t packed_size(host *h, size_t rows, size_t cols, size_t n_packed) {
     tl_error err = host_error();
     size_t size = n_packed;
     tl_status status = h->tl.int4_packed_size(rows, cols, &size, &err);
-    if (host_is_answer(status) && (status == TL_ERR_INVALID) != (cols % 2 != 0)) {
-        host_violation(h, "the packed size of %zu columns is answered with status %d", cols,
-                       (int)status);
-    }
+    host_expect(h, (status == TL_ERR_INVALID) == (cols % 2 != 0), status,
+                "int4_packed_size of %zu columns is answered with status %d", cols, (int)status);
     return status == TL_OK && size <= 2 * n_packed ? size : n_packed;
 }
 
@@ -161,9 +159,7 @@ static bool op_quantize(host *h, const json_t *in, json_t *out) {
     }
     host_put_q4(h, out, &q);
     h->tl.qlinear_clear(&q);
-    if (!is_zero(&q, sizeof q)) {
-        host_violation(h, "a cleared int4 layer is not left as zeros");
-    }
+    host_expect(h, is_zero(&q, sizeof q), TL_OK, "qlinear_clear does not leave the layer as zeros");
     return true;
 }
 

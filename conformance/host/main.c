@@ -80,6 +80,7 @@ static void put_bad(host *h, json_t *out) {
 /* Carry out one op and answer it, without seq and violations. New reference. */
 static json_t *answer_op(host *h, const json_t *in) {
     json_t *out = json_object();
+    h->wrong[0] = '\0';
     const char *name = host_arg_text(h, in, "op");
     host_op_fn *run = find_op(name);
     bool ok = false;
@@ -94,6 +95,9 @@ static json_t *answer_op(host *h, const json_t *in) {
         put_bad(h, out);
     }
     host_put_bool(out, "ok", ok);
+    if (h->wrong[0] != '\0') {
+        host_put_text(out, "wrong", h->wrong);
+    }
     return out;
 }
 

@@ -98,6 +98,11 @@ static bool misbehave(json_int_t seq) {
                        "\"violations\": [\"it changed its input\"]}",
                        (long long)seq);
         put_text(text);
+    } else if (is("says_wrong")) {
+        (void)snprintf(text, sizeof text,
+                       "{\"seq\": %lld, \"ok\": true, \"wrong\": \"two functions disagree\"}",
+                       (long long)seq);
+        put_text(text);
     } else if (is("ends_0")) {
         _exit(0);
     } else if (is("ends_5")) {

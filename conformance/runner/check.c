@@ -23,10 +23,6 @@ static ol_check_state *find(ol_test *t, const char *name) {
     return def->strict && !t->setup->strict ? NULL : &t->checks[index];
 }
 
-static void held(ol_check_state *check) {
-    check->n_done++;
-}
-
 static json_t *describe(const ol_test *t, const char *message) {
     json_t *first = json_pack("{s:o}", "message", ol_json_text(message));
     if (t->current != SIZE_MAX) {
@@ -80,13 +76,24 @@ static bool failed_text(ol_test *t, ol_check_state *check, const char *name, ol_
     return failed(t, check, name, cls, check->first == NULL ? describe(t, text) : NULL);
 }
 
+/* It holds: unless the testee itself said that an answer is wrong, which the next check tells. */
+static bool held(ol_test *t, ol_check_state *check, const char *name) {
+    if (t->wrong[0] != '\0') {
+        const bool holds = failed_text(t, check, name, OL_FAIL, "%s", t->wrong);
+        t->wrong[0] = '\0';
+        return holds;
+    }
+    check->n_done++;
+    return true;
+}
+
 bool ol_check(ol_test *t, const char *name, bool holds, const char *fmt, ...) {
     ol_check_state *check = find(t, name);
-    if (check == NULL || holds) {
-        if (check != NULL) {
-            held(check);
-        }
+    if (check == NULL) {
         return true;
+    }
+    if (holds) {
+        return held(t, check, name);
     }
     char text[1024];
     va_list args;
@@ -99,7 +106,7 @@ bool ol_check(ol_test *t, const char *name, bool holds, const char *fmt, ...) {
 void ol_held(ol_test *t, const char *name) {
     ol_check_state *check = find(t, name);
     if (check != NULL) {
-        held(check);
+        (void)held(t, check, name);
     }
 }
 
@@ -122,8 +129,7 @@ bool ol_check_ok(ol_test *t, const char *name, const json_t *response, const cha
         return ok;
     }
     if (ok) {
-        held(check);
-        return true;
+        return held(t, check, name);
     }
     return failed_text(t, check, name, OL_REFUSED_WRONG,
                        "%s: must be accepted, was refused with %s (%s)", what, status_of(response),
@@ -176,8 +182,7 @@ bool ol_check_refused(ol_test *t, const char *name, const json_t *response, cons
         return holds;
     }
     if (holds) {
-        held(check);
-        return true;
+        return held(t, check, name);
     }
     return failed_text(t, check, name, OL_REFUSED_WRONG, "%s: %s", what, why);
 }
@@ -250,8 +255,7 @@ static bool record_diff(ol_test *t, const char *name, const ol_diff *diff, const
         note_ratio(t, name, diff->worst);
     }
     if (diff->held) {
-        held(check);
-        return true;
+        return held(t, check, name);
     }
     json_t *first = check->first == NULL ? describe_diff(t, diff, what) : NULL;
     if (profile != NULL && first != NULL) {

@@ -2,7 +2,7 @@
  *
  * A response that is no answer never comes back to the test: the event is noted and the test is
  * left. Violations that the testee reports do not end it; they are a matter of integrity when it is
- * judged. */
+ * judged. What it says is `wrong` with an answer fails the next check. */
 #include "child_private.h"
 #include "context.h"
 
@@ -60,6 +60,13 @@ static const char *fault_of(const json_t *response) {
     return NULL;
 }
 
+static void note_wrong(ol_test *t, const json_t *response) {
+    const char *text = json_string_value(json_object_get(response, "wrong"));
+    if (text != NULL && t->wrong[0] == '\0') {
+        ol_format(t->wrong, sizeof t->wrong, "%s", text);
+    }
+}
+
 void ol_note_violations(ol_test *t, const json_t *response) {
     const json_t *list = json_object_get(response, "violations");
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -77,6 +84,7 @@ static void check_shape(ol_test *t, const char *op, const json_t *response) {
         ol_leave(t);
     }
     ol_note_violations(t, response);
+    note_wrong(t, response);
 }
 
 /* ------------------------------------------------------------------ calls */

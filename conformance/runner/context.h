@@ -81,6 +81,7 @@ struct ol_test {
     char nearest_case[128]; /* to the one of --case, "" for none */
     size_t nearest_distance;
     json_t *violations; /* array of texts */
+    char wrong[512];    /* what the testee says is wrong with an answer, until a check tells */
 
     json_t *hello;   /* of the last start; owned */
     bool has_failed; /* a check did not hold; the first one's class is in failed_class */
