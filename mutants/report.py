@@ -32,7 +32,8 @@ def dumps(data):
 
 
 def put(path, text):
-    """A file in one step, with the folders above it: the old one or the new one, never half of it."""
+    """A file in one step, with the folders above it: the old one or the new one, never half of it. What a killed run
+    leaves beside it (PATH.part), the next write takes."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     part = path + ".part"
     with open(part, "w", encoding="utf-8") as file:

@@ -3,13 +3,17 @@
 
 #include "views.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define BESIDE ".tmp-" /* between a report's name and the process id of its writer */
 
 char *ol_report_make(const ol_run *run, ol_format_kind format, bool stub, size_t *n_bytes) {
     if (format == OL_REPORT_JUNIT) {
@@ -40,29 +44,61 @@ static bool write_through(const char *path, const char *bytes, size_t n) {
     return ok;
 }
 
+/* Does "NAME.tmp-PID" stand here for NAME? */
+static bool is_beside(const char *entry, const char *name) {
+    size_t n = strlen(name);
+    bool same = strncmp(entry, name, n) == 0 && strncmp(entry + n, BESIDE, strlen(BESIDE)) == 0;
+    const char *digits = same ? entry + n + strlen(BESIDE) : "";
+    return digits[0] != '\0' && digits[strspn(digits, "0123456789")] == '\0';
+}
+
+/* Remove what killed runs left beside this report. A writer that lives holds a lock on its file;
+ * its process id would say less: another container has processes of the same number. (Two writers
+ * of one report may still fail, in the moment before that lock or on a file system without locks;
+ * neither leaves half a report.) */
+static void remove_left(const char *path) {
+    char folder[PATH_MAX + 32];
+    const char *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+    ol_format(folder, sizeof folder, "%.*s.", (int)(name - path), path);
+    DIR *dir = opendir(folder);
+    for (struct dirent *e = NULL; dir != NULL && (e = readdir(dir)) != NULL;) {
+        if (!is_beside(e->d_name, name)) {
+            continue;
+        }
+        int fd = openat(dirfd(dir), e->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        bool lives = fd < 0 || (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK);
+        if (!lives) {
+            (void)unlinkat(dirfd(dir), e->d_name, 0);
+        }
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+}
+
 /* Beside the target, so that the rename is one step; and to the disk before it, so that a crash
  * cannot leave an empty file under the name. */
 static bool replace(const char *path, const char *bytes, size_t n) {
     char temporary[PATH_MAX + 32];
-    ol_format(temporary, sizeof temporary, "%s.tmp-%d", path, (int)getpid());
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    ol_format(temporary, sizeof temporary, "%s" BESIDE "%d", path, (int)getpid());
+    remove_left(path);
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) {
         return false;
     }
-    bool ok = ol_write_all(fd, bytes, n) && fsync(fd) == 0;
+    (void)flock(fd, LOCK_EX);
+    /* Renamed while it is locked. What close() could still say, fsync() has said. */
+    bool ok = ol_write_all(fd, bytes, n) && fsync(fd) == 0 && rename(temporary, path) == 0;
     int why = errno;
-    if (close(fd) != 0 && ok) {
-        ok = false;
-        why = errno;
-    }
-    if (ok && rename(temporary, path) != 0) {
-        ok = false;
-        why = errno;
-    }
     if (!ok) {
         (void)unlink(temporary);
-        errno = why;
     }
+    (void)close(fd);
+    errno = why;
     return ok;
 }
 

@@ -2,7 +2,7 @@
  *
  * A report that goes to a file exists from the first moment, as a stub that says so; it is replaced
  * in one step by the finished one. A place that cannot be written is the judge's own fault (exit
- * 70) and leaves no half file. */
+ * 70) and leaves no half file; what a killed run leaves beside it, the next writer removes. */
 #ifndef OL_REPORT_H
 #define OL_REPORT_H
 

@@ -9,6 +9,7 @@ report is the old one or a whole new one; nothing is left running. Ends with `N 
 Standard library only.
 """
 import ast
+import fcntl
 import glob
 import json
 import os
@@ -358,7 +359,7 @@ def is_torn(path):
 
 
 def scripts_killed_in_the_middle(folder):
-    draw, torn = random.Random(2), set()
+    draw, torn, left = random.Random(2), set(), {}
     for name, (imports, write) in WRITERS.items():
         path = os.path.join(folder, "file")
         for _ in range(60 if name == "in place" else 8):
@@ -373,8 +374,15 @@ def scripts_killed_in_the_middle(folder):
             if is_torn(path):
                 torn.add(name)
                 break
+        done = run([sys.executable, "-B", "-c", WRITER.format(imports=imports, write=write), path, "1"])
+        need(done.returncode == 0, f"{name}: {done.stderr}")
+        left[name] = set(os.listdir(folder)) - {"file"}
+        for part in left[name]:
+            os.unlink(os.path.join(folder, part))
     need("in place" in torn, "a file that is written in place was never caught half written: this test sees nothing")
     need(torn == {"in place"}, f"half a file was left by: {', '.join(sorted(torn - {'in place'}))}")
+    del left["cells"]    # a cache in build/, which goes with it
+    need(not any(left.values()), f"the next write leaves what a killed one left: {left}")
 
 
 def leftovers_of_killed_runs_are_no_hindrance(folder):
@@ -390,6 +398,30 @@ def leftovers_of_killed_runs_are_no_hindrance(folder):
                 f"jsonl:{path}"])
     need(done.returncode == PASS, f"the judge: exit code {done.returncode}: {done.stdout}{done.stderr}")
     need(os.listdir(folder) == ["report"], f"left: {os.listdir(folder)}")
+
+
+def leftovers_go_with_the_next_write(folder):
+    """Killed before the rename: who writes this report next removes what is left, but nothing of a writer that lives."""
+    path, shim = os.path.join(folder, "report"), os.path.join(folder, "killed.so")
+    made = run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", shim], stdin=None, input=(
+        "#include <signal.h>\n#include <unistd.h>\n"
+        "int rename(const char *from, const char *to) { (void)from, (void)to; return kill(getpid(), SIGKILL); }\n"))
+    need(made.returncode == 0, f"the shim does not build: {made.stderr}")
+    writer = WRITER.format(imports=WRITERS["reports"][0], write=WRITERS["reports"][1])
+    lives, others = f"{path}.tmp-1", ["report.tmp-1", "report.tmp-x", "other.tmp-1"]
+    for name in others:
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write("half")
+    with open(lives, encoding="utf-8") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        for command in ([OL, *QUICK, "--report", f"jsonl:{path}"], [sys.executable, "-B", "-c", writer, path, "1"]):
+            done = run(command, env={**os.environ, "LD_PRELOAD": shim})
+            left = set(os.listdir(folder)) - {"killed.so", *others}
+            need(done.returncode == -signal.SIGKILL and len(left) == 1, f"{done.returncode}, {left}: {done.stderr}")
+            done = run(command)
+            need(done.returncode == PASS, f"{command[0]}: exit code {done.returncode}: {done.stdout}{done.stderr}")
+            need(set(os.listdir(folder)) == {"killed.so", "report", *others}, f"there are: {os.listdir(folder)}")
+            os.unlink(path)
 
 
 def scripts_without_room(folder):
@@ -447,8 +479,8 @@ def scripts_write_beside(_):
 TESTS = [engine_in_a_tiny_address_space, judge_in_a_tiny_address_space, judge_without_descriptors,
          judge_without_processes, judge_stopped_and_continued, reader_sleeps, reader_leaves, killed_at_any_moment,
          no_room_for_reports, full_device, full_file_system, bytes_one_by_one,
-         interrupted_calls_and_short_reads, leftovers_of_killed_runs_are_no_hindrance, scripts_killed_in_the_middle,
-         scripts_without_room, scripts_write_beside]
+         interrupted_calls_and_short_reads, leftovers_of_killed_runs_are_no_hindrance, leftovers_go_with_the_next_write,
+         scripts_killed_in_the_middle, scripts_without_room, scripts_write_beside]
 
 
 def main():

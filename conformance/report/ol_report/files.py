@@ -1,5 +1,8 @@
 """Writing a report: beside its place, to the disk, then renamed in one step."""
+import contextlib
+import fcntl
 import os
+import re
 import stat
 import sys
 
@@ -25,15 +28,40 @@ def _replace(path, data):
             device.write(data)
         return
     temporary = f"{path}.tmp-{os.getpid()}"
-    # A run that was killed may have left one, and process ids come again.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(temporary, flags, 0o666)
-    try:
-        with os.fdopen(fd, "wb") as file:
+    _remove_left(path)
+    with open(temporary, "xb") as file:
+        _lock(file, fcntl.LOCK_EX)
+        try:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.rename(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
+            os.rename(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
+
+
+# As runner/report.c does it: a writer that lives holds a lock on its file.
+
+def _lock(fd, how):
+    """False when somebody else holds it."""
+    try:
+        fcntl.flock(fd, how)
+    except OSError as why:
+        return not isinstance(why, BlockingIOError)
+    return True
+
+
+def _remove_left(path):
+    """Remove what killed writers left beside this report."""
+    folder, name = os.path.split(path)
+    with contextlib.suppress(OSError):    # it hinders nobody
+        for entry in os.listdir(folder):
+            if re.fullmatch(re.escape(name) + r"\.tmp-[0-9]+", entry):
+                with open(os.path.join(folder, entry), "rb", opener=_open_to_lock) as left:
+                    if _lock(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                        os.unlink(os.path.join(folder, entry))
+
+
+def _open_to_lock(path, flags):
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
