@@ -362,7 +362,14 @@ def op_runner_free(runner):
     return {}
 
 
+def op_c_arguments(of):
+    """There is no C here, and so no NULL."""
+    return {"calls": 0}
+
+
 # ---------------------------------------------------------------- the protocol
+
+
 def op_calls(calls):
     results = []
     for call in calls:

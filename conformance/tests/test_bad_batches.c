@@ -539,4 +539,5 @@ void test_forward_refuses_bad_batches(ol_test *t) {
     part_seqs(t);
     part_rows(t);
     part_shared_prefix(t);
+    test_c_arguments(t, "forward");
 }

@@ -170,4 +170,5 @@ void test_config_refuses_what_the_engine_cannot_run(ol_test *t) {
                                      .subject_check = subject_check,
                                      .offset_check = NULL};
     file_cases_run(t, &suite);
+    test_c_arguments(t, "model");
 }

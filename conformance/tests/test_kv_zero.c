@@ -117,4 +117,5 @@ void test_kv_pool_rejects_zero_capacity(ol_test *t) {
                                       {"overflow", part_overflow},
                                       {"smallest", part_smallest}};
     test_run_parts(t, parts, TEST_COUNT(parts));
+    test_c_arguments(t, "kv");
 }

@@ -392,4 +392,5 @@ void test_int4_hand_example(ol_test *t) {
         run_case(t, ol_case_at(t, "int4", i));
     }
     test_run_parts(t, parts, TEST_COUNT(parts));
+    test_c_arguments(t, "quant");
 }

@@ -384,4 +384,5 @@ void test_safetensors_reader_rules(ol_test *t) {
     if (ol_begin(t, "lenient-readers")) {
         part_lenient(t);
     }
+    test_c_arguments(t, "files");
 }

@@ -353,4 +353,5 @@ void test_greedy_takes_no_draw_and_sampling_takes_one(ol_test *t) {
         {"parameters", part_parameters}, {"history", part_history},
         {"overflow", part_overflow}};
     test_run_parts(t, parts, TEST_COUNT(parts));
+    test_c_arguments(t, "sample");
 }

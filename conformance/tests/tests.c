@@ -38,3 +38,11 @@ void test_run_parts(ol_test *t, const test_part *parts, size_t n_parts) {
         }
     }
 }
+
+void test_c_arguments(ol_test *t, const char *of) {
+    if (!ol_strict(t) || !ol_begin(t, "c-arguments")) {
+        return;
+    }
+    const json_t *answer = ol_call(t, "c_arguments", "{s:s}", "of", of);
+    (void)ol_check_ok(t, "c_arguments", answer, ol_text(t, "NULL and the like to %s", of));
+}

@@ -615,6 +615,50 @@ static void test_logits(void **state) {
     tl_logits_clear(NULL);
 }
 
+/* Weights that a caller put together with a NULL in them, or with lengths that do not fit, are
+ * refused before the step begins. */
+static void test_incomplete_weights(void **state) {
+    (void)state;
+    scene *s = scene_new();
+    tl_llama_weights *llama = &s->fx->weights.as.llama;
+    tl_llama_layer *layer = &llama->layers[1];
+    const void **const data[] = {
+        (const void **)&layer->attn_norm,           (const void **)&layer->mlp_norm,
+        (const void **)&llama->final_norm,          (const void **)&layer->wq.as.dense.data,
+        (const void **)&layer->wk.as.dense.data,    (const void **)&layer->wv.as.dense.data,
+        (const void **)&layer->wo.as.dense.data,    (const void **)&layer->w_gate.as.dense.data,
+        (const void **)&layer->w_up.as.dense.data,  (const void **)&layer->w_down.as.dense.data,
+        (const void **)&llama->embed.as.dense.data, (const void **)&llama->lm_head.as.dense.data};
+    const uint32_t before = state_of(s);
+    for (size_t i = 0; i < sizeof data / sizeof *data; i++) {
+        const void *good = *data[i];
+        *data[i] = NULL;
+        assert_int_equal(forward(s, NULL), TL_ERR_INVALID);
+        *data[i] = good;
+    }
+    tl_llama_layer *layers = llama->layers;
+    llama->layers = NULL;
+    assert_int_equal(forward(s, NULL), TL_ERR_INVALID);
+    llama->layers = layers;
+    const tl_linear dense = layer->wv;
+    const tl_qlinear sound = fx_int4(s->fx, dense.as.dense.n_out, dense.as.dense.n_in, 4).as.q4;
+    tl_qlinear bad[5] = {sound, sound, sound, sound, sound};
+    bad[0].qweight = NULL;
+    bad[1].scales = NULL;
+    bad[2].group = 0;
+    bad[3].qweight_len--;
+    bad[4].scales_len--;
+    layer->wv.kind = TL_LINEAR_Q4;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        layer->wv.as.q4 = bad[i];
+        assert_int_equal(forward(s, NULL), TL_ERR_INVALID);
+    }
+    layer->wv = dense;
+    assert_int_equal(state_of(s), before);
+    assert_int_equal(forward(s, NULL), TL_OK);
+    scene_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_bad_batch_is_refused_and_changes_nothing),
@@ -630,6 +674,7 @@ int main(void) {
         cmocka_unit_test(test_scratch_refuses_impossible_configs),
         cmocka_unit_test(test_scratch_size_follows_its_formula),
         cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_incomplete_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "forward_plain.h"
+#include "model_plain.h"
 #include "util.h"
 
 /* ------------------------------------------------------------------ logits and scratch */
@@ -88,6 +89,7 @@ tl_status tl_scratch_size(const tl_model_config *cfg, const tl_limits *limits, s
     size_t n_floats = 0;
     size_t n;
     TLI_TRY(check_limits(cfg, limits, err));
+    TLI_TRY(plain_config_check(cfg, err));
     TLI_TRY(measure(cfg, &max_n_in, &n_floats, err));
     if (n_bytes == NULL) {
         return tli_fail(err, TL_ERR_INVALID, "n_bytes is NULL");
@@ -132,6 +134,7 @@ tl_status tl_scratch_new(tl_scratch **out, const tl_model_config *cfg, const tl_
     }
     *out = NULL;
     TLI_TRY(check_limits(cfg, limits, err));
+    TLI_TRY(plain_config_check(cfg, err));
     TLI_TRY(measure(cfg, &max_n_in, &n_floats, err));
     TLI_TRY(tl_isa_resolve(limits->isa, &isa, err));
     tl_scratch *scratch = tli_calloc(1, sizeof *scratch);

@@ -293,6 +293,7 @@ tl_status tl_weights_load(tl_weights *out, tl_checkpoint **ckpt, const tl_model_
     if (out == NULL || ckpt == NULL || *ckpt == NULL || cfg == NULL) {
         return tli_fail(err, TL_ERR_INVALID, "an argument is NULL");
     }
+    TLI_TRY(plain_config_check(cfg, err));
     loader l = {.ckpt = *ckpt, .cfg = cfg, .err = err};
     l.load_group = quant == NULL ? 0 : quant->int4_group;
     const char *stored = tl_checkpoint_metadata(*ckpt, "quant");
@@ -345,10 +346,16 @@ void tl_weights_clear(tl_weights *weights) {
 /* ------------------------------------------------------------------ linears */
 
 size_t tl_linear_n_out(const tl_linear *linear) {
+    if (linear == NULL) {
+        return 0;
+    }
     return linear->kind == TL_LINEAR_Q4 ? linear->as.q4.n_out : linear->as.dense.n_out;
 }
 
 size_t tl_linear_n_in(const tl_linear *linear) {
+    if (linear == NULL) {
+        return 0;
+    }
     return linear->kind == TL_LINEAR_Q4 ? linear->as.q4.n_in : linear->as.dense.n_in;
 }
 
@@ -406,6 +413,9 @@ tl_status tl_linear_forward(const tl_linear *linear, size_t row_begin, size_t ro
                         "rows of %zu in and %zu out",
                         x_len, y_len, row_begin, row_end, m, w->n_in, w->n_out);
     }
+    if (w->data == NULL) {
+        return tli_fail(err, TL_ERR_INVALID, "the data of the linear is NULL");
+    }
     if (work == NULL || tl_work_max_n_in(work) < w->n_in || (m > 0 && (x == NULL || y == NULL))) {
         return tli_fail(err, TL_ERR_INVALID, "x, y or work is NULL, or work is for shorter rows");
     }
@@ -423,6 +433,9 @@ struct tl_model {
 static tl_status load_model(tl_model *model, const plain_folder *folder,
                             const tl_model_load_cfg *cfg, tl_error *err) {
     tl_checkpoint *ckpt = NULL;
+    if (cfg->weights != TL_WEIGHTS_MAP && cfg->weights != TL_WEIGHTS_COPY) {
+        return tli_fail(err, TL_ERR_INVALID, "weights is %d, which is no mode", (int)cfg->weights);
+    }
     TLI_TRY(plain_config_load(&model->cfg, folder, err));
     TLI_TRY(plain_checkpoint_open(&ckpt, folder, cfg->weights, err));
     const tl_status status = tl_weights_load(&model->weights, &ckpt, &model->cfg, &cfg->quant, err);

@@ -446,6 +446,21 @@ tl_status tl_model_config_parse(tl_model_config *out, const char *json, size_t j
     return TL_OK;
 }
 
+static bool above_0(double x) {
+    return (float)x > 0 && isfinite((float)x);
+}
+
+tl_status plain_config_check(const tl_model_config *cfg, tl_error *err) {
+    const bool counts = cfg->vocab_size > 0 && cfg->n_layers > 0 && cfg->n_heads > 0 &&
+                        cfg->n_kv_heads > 0 && cfg->n_kv_heads <= cfg->n_heads && cfg->head_dim > 0;
+    const bool llama = cfg->hidden_size > 0 && cfg->intermediate_size > 0 &&
+                       above_0(cfg->rope_theta) && above_0(cfg->rms_norm_eps);
+    if (counts && (cfg->arch == TL_ARCH_BIGRAM || (cfg->arch == TL_ARCH_LLAMA && llama))) {
+        return TL_OK;
+    }
+    return tli_fail(err, TL_ERR_INVALID, "the config is none that a config.json gives");
+}
+
 tl_status plain_config_load(tl_model_config *out, const plain_folder *folder, tl_error *err) {
     plain_file file;
     TLI_TRY(plain_folder_open(folder, "config.json", TL_WEIGHTS_COPY, MAX_FILE, &file, err));

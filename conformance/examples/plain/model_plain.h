@@ -53,6 +53,8 @@ typedef struct plain_place {
     size_t number;
 } plain_place;
 
+/* INVALID for a config that tl_model_config_parse would never make. */
+tl_status plain_config_check(const tl_model_config *cfg, tl_error *err);
 tl_status plain_config_load(tl_model_config *out, const plain_folder *folder, tl_error *err);
 /* Check the layout of a file that is open and take it over, or close it. */
 tl_status plain_safetensors_init(tl_safetensors *out, plain_file file, const char *name,

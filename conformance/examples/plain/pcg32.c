@@ -16,6 +16,9 @@ tl_pcg32 tl_pcg32_new(uint64_t seed, uint64_t seq) {
 }
 
 uint32_t tl_pcg32_next_u32(tl_pcg32 *rng) {
+    if (rng == NULL) {
+        return 0;
+    }
     const uint64_t old = rng->state;
     step(rng);
     const uint32_t x = (uint32_t)(((old >> 18) ^ old) >> 27);
