@@ -237,23 +237,22 @@ static void ask_products(asking *a, const tl_qlinear *q4, tl_work *work) {
     const host_api *tl = a->tl;
     static const float x[COLS] = {0};
     static const float w[ROWS * COLS] = {0};
-    float y[ROWS] = {77};
-    tl_linear dense = {
-        .kind = TL_LINEAR_DENSE,
-        .as.dense = {
-            .kind = TL_MATRIX_F32, .n_out = ROWS, .n_in = COLS, .data = (const uint8_t *)w}};
-    tl_linear bare = dense;
+    float y[ROWS + 1] = {77};
+    const tl_matrix matrix = {
+        .kind = TL_MATRIX_F32, .n_out = ROWS, .n_in = COLS, .data = (const uint8_t *)w};
+    const tl_linear dense = {.kind = TL_LINEAR_DENSE, .as.dense = matrix};
     tl_qlinear bad = *q4;
-    tl_work *made = work;
-    bare.as.dense.data = NULL;
     REFUSED("linear", tl->linear_forward(NULL, 0, ROWS, x, COLS, 1, y, ROWS, work, err));
-    REFUSED("data", tl->linear_forward(&bare, 0, ROWS, x, COLS, 1, y, ROWS, work, err));
     REFUSED("x", tl->linear_forward(&dense, 0, ROWS, NULL, COLS, 1, y, ROWS, work, err));
+    REFUSED("x_len", tl->linear_forward(&dense, 0, ROWS, x, COLS - 1, 1, y, ROWS, work, err));
     REFUSED("y", tl->linear_forward(&dense, 0, ROWS, x, COLS, 1, NULL, ROWS, work, err));
     REFUSED("y_len", tl->linear_forward(&dense, 0, ROWS, x, COLS, 1, y, ROWS - 1, work, err));
+    REFUSED("y_len", tl->linear_forward(&dense, 0, ROWS, x, COLS, 1, y, ROWS + 1, work, err));
     REFUSED("work", tl->linear_forward(&dense, 0, ROWS, x, COLS, 1, y, ROWS, NULL, err));
+    REFUSED("", tl->linear_forward(&dense, 0, ROWS + 1, x, COLS, 1, y, ROWS, work, err));
     REFUSED("layer", tl->qlinear_forward(NULL, 0, ROWS, x, COLS, 1, y, ROWS, work, err));
     REFUSED("x", tl->qlinear_forward(q4, 0, ROWS, NULL, COLS, 1, y, ROWS, work, err));
+    REFUSED("x_len", tl->qlinear_forward(q4, 0, ROWS, x, COLS - 1, 1, y, ROWS, work, err));
     REFUSED("y", tl->qlinear_forward(q4, 0, ROWS, x, COLS, 1, NULL, ROWS, work, err));
     REFUSED("y_len", tl->qlinear_forward(q4, 0, ROWS, x, COLS, 1, y, ROWS - 1, work, err));
     REFUSED("y_len", tl->qlinear_forward(q4, 0, ROWS, x, COLS, 1, y, ROWS + 1, work, err));
@@ -263,20 +262,68 @@ static void ask_products(asking *a, const tl_qlinear *q4, tl_work *work) {
     bad = *q4;
     bad.scales = NULL;
     REFUSED("scales", tl->qlinear_forward(&bad, 0, ROWS, x, COLS, 1, y, ROWS, work, err));
+    HOLDS(y[0] > 76.0f);
     HOLDS(tl->linear_forward(&dense, 0, ROWS, NULL, 0, 0, NULL, 0, work, NULL) == TL_OK);
     HOLDS(tl->qlinear_forward(q4, 0, ROWS, NULL, 0, 0, NULL, 0, work, NULL) == TL_OK);
     HOLDS(y[0] > 76.0f);
+    HOLDS(tl->linear_forward(&dense, 0, ROWS, x, COLS, 1, y, ROWS, work, NULL) == TL_OK);
+    HOLDS(y[0] < 1.0f);
+}
+
+/* Linears and working memory as only C can put them together. */
+static void ask_linears(asking *a, const tl_qlinear *q4, tl_work *work) {
+    const host_api *tl = a->tl;
+    static const float x[2 * COLS] = {0};
+    static const float w[2 * ROWS * COLS] = {0};
+    float y[ROWS] = {77};
+    const tl_matrix matrix = {
+        .kind = TL_MATRIX_F32, .n_out = ROWS, .n_in = COLS, .data = (const uint8_t *)w};
+    const tl_linear dense = {.kind = TL_LINEAR_DENSE, .as.dense = matrix};
+    tl_linear packed = {.kind = TL_LINEAR_Q4, .as.q4 = *q4};
+    tl_linear c = dense;
+    tl_work *none = work;
+    c.as.dense.data = NULL;
+    REFUSED("data", tl->linear_forward(&c, 0, ROWS, x, COLS, 1, y, ROWS, work, err));
+    c = dense;
+    c.as.dense.n_in = 2 * COLS; /* more than the work is made for */
+    REFUSED("work", tl->linear_forward(&c, 0, ROWS, x, 2 * COLS, 1, y, ROWS, work, err));
+    c.as.dense.n_in = 0;
+    REFUSED("", tl->linear_forward(&c, 0, ROWS, x, 0, 1, y, ROWS, work, err));
+    c = dense;
+    c.as.dense.n_out = 0;
+    REFUSED("", tl->linear_forward(&c, 0, 0, x, COLS, 1, y, 0, work, err));
+    const int kinds[] = {0, 3, -1};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        c = dense;
+        c.kind = (tl_linear_kind)kinds[i];
+        REFUSED("kind", tl->linear_forward(&c, 0, ROWS, x, COLS, 1, y, ROWS, work, err));
+    }
+    const int matrices[] = {0, 4, -1};
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
+        c = dense;
+        c.as.dense.kind = (tl_matrix_kind)matrices[i];
+        REFUSED("", tl->linear_forward(&c, 0, ROWS, x, COLS, 1, y, ROWS, work, err));
+    }
+    HOLDS(y[0] > 76.0f);
+    HOLDS(tl->linear_forward(&packed, 0, ROWS, x, COLS, 1, y, ROWS, work, NULL) == TL_OK);
+    HOLDS(y[0] < 1.0f);
     REFUSED("resolved", tl->isa_resolve(TL_ISA_AUTO, NULL, err));
     REFUSED("out", tl->work_new(NULL, TL_ISA_AUTO, COLS, err));
-    REFUSED("max_n_in", tl->work_new(&made, TL_ISA_AUTO, 0, err));
-    HOLDS(made == NULL);
+    REFUSED("max_n_in", tl->work_new(&none, TL_ISA_AUTO, 0, err));
+    HOLDS(none == NULL);
     HOLDS(tl->work_isa(NULL) == TL_ISA_AUTO && tl->work_max_n_in(NULL) == 0);
     HOLDS(tl->linear_n_out(NULL) == 0 && tl->linear_n_in(NULL) == 0);
     HOLDS(tl->linear_n_out(&dense) == ROWS && tl->linear_n_in(&dense) == COLS);
+    HOLDS(tl->linear_n_out(&packed) == ROWS && tl->linear_n_in(&packed) == COLS);
     tl->work_free(NULL);
     tl->linear_clear(NULL);
-    tl->linear_clear(&dense);
-    HOLDS(dense.as.dense.data == NULL);
+    c = dense;
+    tl->linear_clear(&c);
+    HOLDS(c.as.dense.data == NULL);
+    /* A copy that owns nothing: its pointers are borrowed. */
+    packed.as.q4.owned = NULL;
+    tl->linear_clear(&packed);
+    HOLDS(packed.as.q4.qweight == NULL && packed.as.q4.scales == NULL);
 }
 
 static void ask_quant(asking *a) {
@@ -289,6 +336,7 @@ static void ask_quant(asking *a) {
     if (!host_is_bad(a->h)) {
         ask_packing(a, &q4);
         ask_products(a, &q4, work);
+        ask_linears(a, &q4, work);
     }
     tl->work_free(work);
     tl->qlinear_clear(&q4);

@@ -404,6 +404,12 @@ tl_status tl_linear_forward(const tl_linear *linear, size_t row_begin, size_t ro
                                   err);
     }
     const tl_matrix *w = &linear->as.dense;
+    if (linear->kind != TL_LINEAR_DENSE || w->kind < TL_MATRIX_F32 || w->kind > TL_MATRIX_BF16 ||
+        w->n_out == 0 || w->n_in == 0 || w->data == NULL) {
+        return tli_fail(err, TL_ERR_INVALID, "no linear: kind %d, matrix kind %d, %zu x %zu, %s",
+                        (int)linear->kind, (int)w->kind, w->n_out, w->n_in,
+                        w->data == NULL ? "data is NULL" : "with data");
+    }
     size_t x_need;
     size_t y_need;
     if (!tli_mul(m, w->n_in, &x_need) || x_len != x_need || !tli_mul(m, w->n_out, &y_need) ||
@@ -412,9 +418,6 @@ tl_status tl_linear_forward(const tl_linear *linear, size_t row_begin, size_t ro
                         "x has %zu and y %zu values, rows %zu to %zu, for %zu "
                         "rows of %zu in and %zu out",
                         x_len, y_len, row_begin, row_end, m, w->n_in, w->n_out);
-    }
-    if (w->data == NULL) {
-        return tli_fail(err, TL_ERR_INVALID, "the data of the linear is NULL");
     }
     if (work == NULL || tl_work_max_n_in(work) < w->n_in || (m > 0 && (x == NULL || y == NULL))) {
         return tli_fail(err, TL_ERR_INVALID, "x, y or work is NULL, or work is for shorter rows");
