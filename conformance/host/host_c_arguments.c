@@ -44,7 +44,7 @@ static void check(asking *a, tl_status status, tl_error *err, const char *name, 
         err->text[sizeof err->text - 1] = '\0';
         const bool named = err->status == TL_ERR_INVALID && names(err->text, name);
         host_expect(a->h, named && err->offset == TL_NO_OFFSET, status,
-                    "%s: the refusal must name %s, with INVALID and no offset; it says: %.200s",
+                    "%s: the message must name %s, with INVALID and no offset; it says: %.200s",
                     call, name, err->text);
     }
 }
