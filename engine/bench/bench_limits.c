@@ -16,6 +16,7 @@
 #endif
 
 #define THREADS_MAX 64u
+#define N_READS 4u
 #define N_FMA 6000000u /* steps of 12 FMAs of 8 lanes: about 15 ms */
 
 typedef struct job {
@@ -149,6 +150,13 @@ double bench_read_rate(const uint8_t *bytes, size_t n_bytes, size_t n_threads) {
         jobs[i].bytes = bytes + i * n_each;
         jobs[i].n_bytes = n_each;
     }
-    const double seconds = run_together(jobs, n_threads);
-    return seconds > 0 ? (double)(n_each * n_threads) / seconds / 1e9 : 0;
+    /* The best of some passes: decoding reads the same bytes again and again, too, and a part of
+     * them may lie in a large cache. */
+    double best = 0;
+    for (size_t pass = 0; pass < N_READS; pass++) {
+        const double seconds = run_together(jobs, n_threads);
+        const double rate = seconds > 0 ? (double)(n_each * n_threads) / seconds / 1e9 : 0;
+        best = rate > best ? rate : best;
+    }
+    return best;
 }
