@@ -52,11 +52,34 @@ static void put_slowly(const char *text) {
     }
 }
 
+/* Three million empty objects: nine MiB that would cost whoever builds them a GiB. */
+static void put_many_values(json_int_t seq) {
+    char begin[64];
+    const size_t n = 3000000;
+    char *values = malloc(3 * n + 1);
+    if (values == NULL) {
+        _exit(9);
+    }
+    for (size_t i = 0; i < n; i++) {
+        memcpy(values + 3 * i, "{},", 3);
+    }
+    values[3 * n - 1] = ']';
+    values[3 * n] = '}';
+    int n_begin =
+        snprintf(begin, sizeof begin, "{\"seq\": %lld, \"ok\": true, \"x\": [", (long long)seq);
+    put_head((uint32_t)(n_begin + 3 * (int)n + 1));
+    put(begin, (size_t)n_begin);
+    put(values, 3 * n + 1);
+    free(values);
+}
+
 /* The first question after hello is answered wrongly; false: it still wants its right answer. */
 static bool misbehave(json_int_t seq) {
     char text[256];
     if (is("huge_frame")) {
         put_head(UINT32_MAX);
+    } else if (is("many_values")) {
+        put_many_values(seq);
     } else if (is("slow_frame")) {
         put_slowly("{\"seq\": 2, \"ok\": false, \"status\": \"INTERNAL\", \"text\": \"slow\"}");
     } else if (is("short_frame")) {

@@ -13,8 +13,10 @@
 
 #define TICK_MS 20                  /* at most this long without a look at clock and memory */
 #define READ_STEP ((size_t)1 << 18) /* bytes taken from a pipe at once */
-#define FD_STATUS 5                 /* tells the judge whether exec worked; closed by it */
-#define FD_PARK 16                  /* descriptors are parked from here while 0 to 5 are laid out */
+#define ANSWER_BYTES_MAX (256u << 20)
+#define ANSWER_VALUES_MAX (1u << 21)
+#define FD_STATUS 5 /* tells the judge whether exec worked; closed by it */
+#define FD_PARK 16  /* descriptors are parked from here while 0 to 5 are laid out */
 
 void ol_child_init(ol_child *child, const ol_engine *engine, const ol_limits *limits) {
     *child = (ol_child){.engine = engine,
@@ -466,13 +468,33 @@ static uint8_t *frame_of(const json_t *request, size_t *n_bytes) {
     return bytes;
 }
 
+/* A test keeps its answers, and `{},` costs the judge four hundred bytes: without a limit an engine
+ * could take through its judge what it may not take itself. Of 24 tests the largest needs 3 MiB and
+ * 330,000 values. Counted before anything is built. */
+static bool charge(ol_child *child, const ol_wire_buf *frame) {
+    child->n_answer_bytes += frame->len;
+    child->n_answer_values += ol_wire_values(frame->bytes, frame->len);
+    return (child->n_answer_bytes <= ANSWER_BYTES_MAX &&
+            child->n_answer_values <= ANSWER_VALUES_MAX) ||
+           ol_child_event(child, OL_RESOURCE,
+                          "has answered with %llu MiB and %llu values in this test; %u MiB and %u "
+                          "values are allowed",
+                          (unsigned long long)(child->n_answer_bytes >> 20),
+                          (unsigned long long)child->n_answer_values, ANSWER_BYTES_MAX >> 20,
+                          ANSWER_VALUES_MAX);
+}
+
 static json_t *parse_answer(ol_child *child, const ol_wire_buf *frame) {
     json_error_t error;
+    if (!charge(child, frame)) {
+        return NULL;
+    }
     json_t *answer =
         json_loadb((const char *)frame->bytes, frame->len, JSON_REJECT_DUPLICATES, &error);
     if (!json_is_object(answer)) {
-        (void)ol_child_event(child, OL_INTEGRITY, "its answer of %zu bytes is no JSON object: %s",
-                             frame->len, answer == NULL ? error.text : "another kind of value");
+        (void)ol_child_event(child, OL_INTEGRITY,
+                             "answered with %zu bytes that are no JSON object: %s", frame->len,
+                             answer == NULL ? error.text : "another kind of value");
         json_decref(answer);
         return NULL;
     }

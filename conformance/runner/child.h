@@ -54,16 +54,18 @@ typedef struct ol_child {
     ol_tail stdout_tail;
     ol_tail stderr_tail;
     ol_event event;
-    ol_usage usage;       /* of children that ended */
-    ol_usage peak;        /* of the living one, by samples */
-    uint64_t start_ns;    /* of the whole test */
-    uint64_t idle_ns;     /* slept while we waited for it */
-    uint64_t wait_ns;     /* when this wait began */
-    uint64_t sample_ns;   /* when the last sample was taken */
-    uint64_t busy_ns;     /* CPU and queue time at the last sample */
-    uint64_t queue_ns;    /* the judge's own time in the queue, then */
-    bool is_ending;       /* the requests are closed; a clock of its own runs from there */
-    uint64_t end_idle_ns; /* idle_ns and CPU time at that moment */
+    uint64_t n_answer_bytes;  /* of the whole test */
+    uint64_t n_answer_values; /* the same */
+    ol_usage usage;           /* of children that ended */
+    ol_usage peak;            /* of the living one, by samples */
+    uint64_t start_ns;        /* of the whole test */
+    uint64_t idle_ns;         /* slept while we waited for it */
+    uint64_t wait_ns;         /* when this wait began */
+    uint64_t sample_ns;       /* when the last sample was taken */
+    uint64_t busy_ns;         /* CPU and queue time at the last sample */
+    uint64_t queue_ns;        /* the judge's own time in the queue, then */
+    bool is_ending;           /* the requests are closed; a clock of its own runs from there */
+    uint64_t end_idle_ns;     /* idle_ns and CPU time at that moment */
     uint64_t end_cpu_ns;
     double baseline_s; /* < 0: not asked yet */
     ol_baseline_fn *baseline;

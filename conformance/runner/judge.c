@@ -100,16 +100,17 @@ bool ol_class_parse(const char *name, ol_class *c) {
     return false;
 }
 
-static bool memory_was_refused;
-
-static void *watched_malloc(size_t n) {
+static void *malloc_or_end(size_t n) {
     void *block = malloc(n);
-    memory_was_refused = memory_was_refused || block == NULL;
+    if (block == NULL) {
+        (void)fprintf(stderr, "ol: out of memory\n");
+        _exit(OL_EXIT_INTERNAL);
+    }
     return block;
 }
 
-void ol_watch_memory(void) {
-    json_set_alloc_funcs(watched_malloc, free);
+void ol_end_without_memory(void) {
+    json_set_alloc_funcs(malloc_or_end, free);
 }
 
 int ol_exit_of_file(int error_number) {
@@ -129,10 +130,6 @@ bool ol_fault_set(ol_fault *fault, int exit_code, const char *fmt, ...) {
         fault->exit_code = exit_code;
         (void)vsnprintf(fault->text, sizeof fault->text, fmt, args);
         va_end(args);
-        if (exit_code == OL_EXIT_GOLDEN && memory_was_refused) {
-            fault->exit_code = OL_EXIT_INTERNAL;
-            ol_format(fault->text, sizeof fault->text, "out of memory while goldens were read");
-        }
     }
     return false;
 }

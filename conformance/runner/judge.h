@@ -82,16 +82,17 @@ typedef struct ol_fault {
     char text[8192]; /* long enough for the first lines of a compiler */
 } ol_fault;
 
-/* From here on, notice when jansson is refused memory. It then calls a sound text broken, which
- * must not be laid at a golden's door. */
-void ol_watch_memory(void);
+/* From here on jansson is never refused memory: the process ends instead, with exit code 70. Its
+ * parser would go on with a token cut short and write past its buffer, so that a golden, or the
+ * answer of a right engine, would be read as another one. The end of a worker is a harness-error
+ * of its test; that of the main process leaves a log without a footer. */
+void ol_end_without_memory(void);
 
 /* The exit code of a file of ours that cannot be read: broken, unless it is the machine that lacks
  * something. */
 int ol_exit_of_file(int error_number);
 
-/* Note a fault unless there is one; always false, so that a failing function ends in one line. A
- * broken golden after memory was refused is our own fault. */
+/* Note a fault unless there is one; always false, so that a failing function ends in one line. */
 bool ol_fault_set(ol_fault *fault, int exit_code, const char *fmt, ...) OL_FORMAT(3, 4);
 /* Say why on standard error; the exit code. */
 int ol_complain(const ol_fault *fault);

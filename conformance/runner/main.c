@@ -161,6 +161,6 @@ int main(int argc, char **argv) {
     }
     (void)signal(SIGPIPE, SIG_IGN);
     close_memory();
-    ol_watch_memory();
+    ol_end_without_memory();
     return check_output(run_command(argc, argv));
 }

@@ -172,6 +172,8 @@ static json_t *end_worker(worker *w, int *signal, char *why, size_t cap) {
     if (WIFSIGNALED(status)) {
         ol_format(why, cap, "the judge's worker was ended by SIG%s",
                   ol_signal_name(WTERMSIG(status)));
+    } else if (WEXITSTATUS(status) == OL_EXIT_INTERNAL) {
+        ol_format(why, cap, "the judge's worker was out of memory");
     } else if (w->text.len == 0 || WEXITSTATUS(status) != 0) {
         ol_format(why, cap, "the judge's worker ended with status %d", WEXITSTATUS(status));
     } else {

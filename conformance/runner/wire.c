@@ -138,6 +138,21 @@ ol_wire_status ol_wire_write_json(int fd, const json_t *object) {
     return status;
 }
 
+size_t ol_wire_values(const uint8_t *text, size_t n) {
+    size_t n_values = 1;
+    bool in_string = false;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '"') {
+            in_string = !in_string;
+        } else if (in_string) {
+            i += text[i] == '\\' ? 1 : 0;
+        } else if (text[i] == ',' || text[i] == ':' || text[i] == '[' || text[i] == '{') {
+            n_values++;
+        }
+    }
+    return n_values;
+}
+
 static int digit_value(char c) {
     if (c >= '0' && c <= '9') {
         return c - '0';

@@ -44,6 +44,10 @@ void ol_wire_clear(ol_wire_buf *buf); /* frees; the buffer is empty and usable a
 void ol_wire_put_len(uint8_t head[OL_WIRE_HEAD_BYTES], uint32_t n_bytes);
 uint32_t ol_wire_get_len(const uint8_t head[OL_WIRE_HEAD_BYTES]);
 
+/* How many values a text of JSON has at most: its commas, colons and opening brackets outside of
+ * strings, and one. Any bytes may be asked about. */
+size_t ol_wire_values(const uint8_t *text, size_t n);
+
 /* Read one frame into buf (overwritten), waiting for it. Memory follows the bytes that came, not
  * the length that was announced. */
 ol_wire_status ol_wire_read(int fd, ol_wire_buf *buf);

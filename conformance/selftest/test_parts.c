@@ -50,6 +50,23 @@ static void frames_come_whole_or_not(void **state) {
     assert_int_equal(ol_wire_read(-1, &frame), OL_WIRE_IO);
 }
 
+/* Never fewer than the parser builds, whatever stands in the strings. */
+static void values_are_counted_before_they_are_built(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t n;
+    } rows[] = {{"", 1},
+                {"{}", 2},
+                {"[1,[],{\"a\":2}]", 7},
+                {"{\"a,[:{\":\"\\\",[\\\\\",\"b\":[]}", 6},
+                {"\"\\", 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t n = ol_wire_values((const uint8_t *)rows[i].text, strlen(rows[i].text));
+        assert_int_equal(n, rows[i].n);
+    }
+}
+
 static void arrays_travel_little_endian(void **state) {
     (void)state;
     float x[] = {1, 2};
@@ -265,6 +282,7 @@ static void files_are_read_whole_or_not(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_come_whole_or_not),
+        cmocka_unit_test(values_are_counted_before_they_are_built),
         cmocka_unit_test(arrays_travel_little_endian),
         cmocka_unit_test(broken_arrays_are_no_arrays),
         cmocka_unit_test(scalars_are_sixteen_digits),

@@ -98,6 +98,42 @@ def judge_in_a_tiny_address_space(_):
     need(outcomes == {True, False}, "the sweep met only one end")
 
 
+# Between a program and the C library: one malloc of the sizes that jansson's buffers grow to is refused, the TURN-th of
+# each worker, or with a minus of the main process.
+REFUSING = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+void *malloc(size_t n) {
+    static void *(*real)(size_t);
+    static pid_t first;
+    static long turn, left;
+    if (real == NULL) {
+        *(void **)&real = dlsym(RTLD_NEXT, "malloc");
+        first = getpid();
+        turn = atol(getenv("TURN"));
+        left = labs(turn);
+    }
+    int counts = n >= 256 && (n & (n - 1)) == 0 && (getpid() == first) == (turn < 0);
+    return counts && left-- == 0 ? NULL : real(n);
+}
+"""
+
+
+def judge_refused_memory_inside_json(folder):
+    """jansson's parser goes on with a token cut short: nothing right must be called wrong by it."""
+    shim, ends = os.path.join(folder, "refusing.so"), set()
+    made = run(["cc", "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", shim], stdin=None, input=REFUSING)
+    need(made.returncode == 0, f"the shim does not build: {made.stderr}")
+    for turn in [*range(24), *range(-2000, 0, 197), 10 ** 9]:
+        done = run([OL, *QUICK], env={**os.environ, "LD_PRELOAD": shim, "TURN": str(turn)})
+        check_judged(done, f"TURN={turn}")
+        need({*classes(done.stdout)} <= {"pass", "harness-error"}, f"TURN={turn}: {done.stdout}")
+        ends.add(done.returncode)
+    need(ends == {PASS, INTERNAL}, f"the runs ended with {ends} only")
+
+
 def judge_without_descriptors(_):
     outcomes = {check_judged(run([OL, *QUICK], [(resource.RLIMIT_NOFILE, n)]), f"{n} descriptors")
                 for n in [3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 64]}
@@ -476,11 +512,11 @@ def scripts_write_beside(_):
     return None
 
 
-TESTS = [engine_in_a_tiny_address_space, judge_in_a_tiny_address_space, judge_without_descriptors,
-         judge_without_processes, judge_stopped_and_continued, reader_sleeps, reader_leaves, killed_at_any_moment,
-         no_room_for_reports, full_device, full_file_system, bytes_one_by_one,
-         interrupted_calls_and_short_reads, leftovers_of_killed_runs_are_no_hindrance, leftovers_go_with_the_next_write,
-         scripts_killed_in_the_middle, scripts_without_room, scripts_write_beside]
+TESTS = [engine_in_a_tiny_address_space, judge_in_a_tiny_address_space, judge_refused_memory_inside_json,
+         judge_without_descriptors, judge_without_processes, judge_stopped_and_continued, reader_sleeps,
+         reader_leaves, killed_at_any_moment, no_room_for_reports, full_device, full_file_system, bytes_one_by_one,
+         interrupted_calls_and_short_reads, leftovers_of_killed_runs_are_no_hindrance,
+         leftovers_go_with_the_next_write, scripts_killed_in_the_middle, scripts_without_room, scripts_write_beside]
 
 
 def main():
