@@ -24,8 +24,9 @@ BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
         **dict.fromkeys("BOOL U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ".split(), 8),
         **dict.fromkeys("I16 U16 F16 BF16".split(), 16), **dict.fromkeys("I32 U32 F32".split(), 32),
         **dict.fromkeys("C64 F64 I64 U64".split(), 64)}
-FOREIGN = ((b"version ", "LFS"), (b"PK\x03\x04", "ZIP"), (b"GGUF", "GGUF"), (b"<!DOCTYP", "HTML"),
-           (b"<html", "HTML"), (b"\x00\x05\x16\x07\x00\x02\x00\x00", "AppleDouble"))
+FOREIGN = ((b"version https://git-lfs", "LFS"), (b"PK\x03\x04", "ZIP"), (b"PK\x05\x06", "ZIP"), (b"GGUF", "GGUF"),
+           (b"\x00\x05\x16\x07", "AppleDouble"))
+HTML = (b"<!doctype", b"<html", b"<head", b"<body")
 
 
 class Fault(Exception):
@@ -255,6 +256,8 @@ def foreign_kind(data):
     for magic, kind in FOREIGN:
         if data.startswith(magic):
             return kind
+    if data.lstrip(b" \t\r\n").lower().startswith(HTML):
+        return "HTML"
     if not data:
         return "empty"
     return None if data.strip(b"\0") else "zero"

@@ -271,8 +271,18 @@ def rule_1_and_2(book):
             ("appledouble", b"\x00\x05\x16\x07\x00\x02\x00\x00" + bytes(74), "AppleDouble"),
             ("html-lower", b"<html><body>Not Found</body></html>", "HTML"),
             ("lfs-short", b"version https://git-lfs.github.com/spec/v1\n", "LFS"),
-            ("zip-empty", b"PK\x03\x04" + bytes(range(1, 60)), "ZIP")):
+            ("zip-empty", b"PK\x03\x04" + bytes(range(1, 60)), "ZIP"),
+            ("zip-no-members", b"PK\x05\x06" + bytes(18), "ZIP"),
+            ("html-doctype", b" \n<!DOCTYPE html><html></html>", "HTML"),
+            ("html-head", b"\t\r\n<HEAD></HEAD><p>Not Found", "HTML"),
+            ("html-body", b"\r <Body>Access denied</Body>", "HTML")):
         book.bad("foreign_files", f"foreign-{name}", f"the file is {subject}", 2,
+                 {"file": f.raw(magic)}, MIN, "FORMAT", subject, ["foreign"])
+    for name, magic, subject in (
+            ("zip-cut", b"PK\x03\x04", "ZIP"), ("zip-no-members-cut", b"PK\x05\x06", "ZIP"),
+            ("gguf-cut", b"GGUF", "GGUF"), ("appledouble-cut", b"\0\x05\x16\x07", "AppleDouble"),
+            ("html-cut", b"<html", "HTML"), ("zero-cut", b"\0\0\0", "zero")):
+        book.bad("foreign_files", f"foreign-{name}", f"the first bytes of {subject} alone", 1,
                  {"file": f.raw(magic)}, MIN, "FORMAT", subject, ["foreign"])
 
 

@@ -170,8 +170,10 @@ const char *plain_foreign(const uint8_t *bytes, size_t n) {
         {"version https://git-lfs", " (it is a Git LFS pointer and not the file itself)"},
         {"PK", " (it is a ZIP archive, as PyTorch's .bin is)"},
         {"GGUF", " (it is a GGUF file)"},
-        {"<!doctype html", " (it is an HTML page)"},
+        {"<!doctype", " (it is an HTML page)"},
         {"<html", " (it is an HTML page)"},
+        {"<head", " (it is an HTML page)"},
+        {"<body", " (it is an HTML page)"},
     };
     size_t zeros = 0;
     while (zeros < n && bytes[zeros] == 0) {
@@ -182,6 +184,10 @@ const char *plain_foreign(const uint8_t *bytes, size_t n) {
     }
     if (n >= 4 && tli_load_u32(bytes) == 0x07160500) {
         return " (it is an AppleDouble file of macOS)";
+    }
+    while (n > 0 && strchr(" \t\r\n", bytes[0]) != NULL) {
+        bytes++;
+        n--;
     }
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const size_t n_start = strlen(kinds[i].start);
