@@ -60,8 +60,8 @@ static void put_many_values(json_int_t seq) {
     if (values == NULL) {
         _exit(9);
     }
-    for (size_t i = 0; i < n; i++) {
-        memcpy(values + 3 * i, "{},", 3);
+    for (size_t i = 0; i < 3 * n; i++) {
+        values[i] = "{},"[i % 3];
     }
     values[3 * n - 1] = ']';
     values[3 * n] = '}';
