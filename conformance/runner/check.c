@@ -5,6 +5,7 @@
  * a test is that of its first failure. */
 #include "context.h"
 #include "profile.h"
+#include "terms.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -154,7 +155,7 @@ static bool offset_is(const json_t *response, int64_t offset) {
 }
 
 static bool why_not_refused(const ol_test *t, const json_t *response, const char *statuses,
-                            const char *subject, int64_t offset, char *text, size_t cap) {
+                            const char *terms, int64_t offset, char *text, size_t cap) {
     if (ol_ok(response)) {
         ol_format(text, cap, "must be refused with %s, was accepted", statuses);
     } else if (!among(status_of(response), statuses)) {
@@ -165,19 +166,17 @@ static bool why_not_refused(const ol_test *t, const json_t *response, const char
         ol_format(text, cap, "must point at byte %lld, points at %s (%s)", (long long)offset,
                   got == NULL ? "nothing" : got, text_of(response));
         free(got);
-    } else if (t->setup->strict && subject != NULL && strstr(text_of(response), subject) == NULL) {
-        ol_format(text, cap, "the message must name %s; it says: %s", subject, text_of(response));
     } else {
-        return false;
+        return t->setup->strict && terms != NULL && !ol_names(text_of(response), terms, text, cap);
     }
     return true;
 }
 
 bool ol_check_refused(ol_test *t, const char *name, const json_t *response, const char *statuses,
-                      const char *subject, int64_t offset, const char *what) {
+                      const char *terms, int64_t offset, const char *what) {
     ol_check_state *check = find(t, name);
     char why[768];
-    bool holds = !why_not_refused(t, response, statuses, subject, offset, why, sizeof why);
+    bool holds = !why_not_refused(t, response, statuses, terms, offset, why, sizeof why);
     if (check == NULL) {
         return holds;
     }
@@ -185,6 +184,13 @@ bool ol_check_refused(ol_test *t, const char *name, const json_t *response, cons
         return held(t, check, name);
     }
     return failed_text(t, check, name, OL_REFUSED_WRONG, "%s: %s", what, why);
+}
+
+bool ol_check_named(ol_test *t, const char *name, const json_t *response, const char *terms,
+                    const char *what) {
+    char why[768];
+    const bool named = ol_names(text_of(response), terms, why, sizeof why);
+    return ol_check(t, name, named, "%s: %s", what, why);
 }
 
 /* ------------------------------------------------------------------ values */

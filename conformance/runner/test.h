@@ -193,12 +193,19 @@ void ol_held(ol_test *t, const char *name);
 /* The call must have succeeded. Class refused-wrong else (status and text of the refusal are
  * shown). */
 bool ol_check_ok(ol_test *t, const char *name, const json_t *response, const char *what);
+/* Terms that the sentence of a refusal must name (tests#terms): names and numbers, separated by
+ * blanks, in any order; `a|b` is one of two. Literals are marked, so that spec.py can hold them and
+ * the table of tests.md together; each %-directive stands for one number or name. */
+#define OL_TERMS(literal) literal
+
 /* The call must have been refused with one of `statuses` ("FORMAT" or "FORMAT|IO"); in strict mode
- * the message must contain `subject` (NULL: any), and the offset be `offset` (-1: any; compared in
- * every mode).
- * Class refused-wrong else. */
+ * the message must name `terms` (NULL: any), and the offset be `offset` (-1: any; compared in every
+ * mode). Class refused-wrong else. */
 bool ol_check_refused(ol_test *t, const char *name, const json_t *response, const char *statuses,
-                      const char *subject, int64_t offset, const char *what);
+                      const char *terms, int64_t offset, const char *what);
+/* The message of a refusal must name `terms`, whatever the mode: for strict checks. Class fail. */
+bool ol_check_named(ol_test *t, const char *name, const json_t *response, const char *terms,
+                    const char *what);
 
 /* Integers and bits. `what` names the value in words. */
 bool ol_check_int(ol_test *t, const char *name, int64_t got, int64_t want, const char *what);

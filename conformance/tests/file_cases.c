@@ -72,11 +72,7 @@ static void judge_refusal(ol_test *t, book *b, const file_outcome *o, const char
     bool refused = ol_check_refused(t, check, o->answer, statuses_of(t, c), NULL, -1, what);
     const char *subject = ol_get_text_or(t, c, c->body, "subject", NULL);
     if (refused && subject != NULL) {
-        const char *said = json_string_value(json_object_get(o->answer, "text"));
-        bool named = said != NULL && strstr(said, subject) != NULL;
-        (void)ol_check(t, b->suite->subject_check(check), named,
-                       "%s: the message does not name %s: %s", what, subject,
-                       said == NULL ? "" : said);
+        (void)ol_check_named(t, b->suite->subject_check(check), o->answer, subject, what);
     }
     uint64_t offset = ol_get_count_or(t, c, c->body, "offset", UINT64_MAX);
     if (refused && offset != UINT64_MAX && b->suite->offset_check != NULL) {

@@ -57,15 +57,14 @@ static const json_t *must(kv_script *k, const char *op, json_t *args, const char
     return answer;
 }
 
-/* `subject`: words that the refusal must have, in strict mode. */
 static void refused(kv_script *k, const char *op, json_t *args, const char *statuses,
-                    const char *subject, const char *what) {
+                    const char *terms, const char *what) {
     if (k->broken) {
         json_decref(args);
         return;
     }
     const json_t *answer = ol_call_object(k->t, op, args);
-    (void)ol_check_refused(k->t, k->check, answer, statuses, subject, -1, what);
+    (void)ol_check_refused(k->t, k->check, answer, statuses, terms, -1, what);
 }
 
 /* ------------------------------------------------------------------ steps that must succeed */
@@ -191,31 +190,32 @@ void kv_alloc_refused(kv_script *k, size_t n, const char *what) {
     }
     json_t *args = pool_args(k);
     (void)json_object_set_new(args, "n", json_integer((json_int_t)n));
+    const long long n_free = ol_int(k->t, stats, "free");
+    const long long n_cached = ol_int(k->t, stats, "cached");
+    /* What there is may be said in one number or in two. */
     refused(k, "kv_alloc", args, "CAPACITY",
-            ol_text(k->t, "alloc: %zu blocks wanted, %lld are free and %lld cached", n,
-                    (long long)ol_int(k->t, stats, "free"),
-                    (long long)ol_int(k->t, stats, "cached")),
+            ol_text(k->t, OL_TERMS("n_ids|blocks %zu %lld|%lld %lld|%lld"), n, n_free,
+                    n_free + n_cached, n_cached, n_free + n_cached),
             what);
 }
 
-/* The words of a refusal for a block: the call, its id, and the state that it is in. */
-static const char *of_block(kv_script *k, const char *call, uint32_t id) {
-    if (id >= k->shape.n_blocks) {
-        return ol_text(k->t, "%s: block %u, the pool has %u", call, (unsigned)id,
-                       (unsigned)k->shape.n_blocks);
+/* What a refusal for a block must name: its id, and what stands against the call. */
+static const char *of_block(kv_script *k, uint32_t id) {
+    const unsigned n_blocks = k->shape.n_blocks;
+    if (id >= n_blocks) {
+        return ol_text(k->t, OL_TERMS("block|id %u %u|%u"), (unsigned)id, n_blocks, n_blocks - 1);
     }
     const json_t *info = must(k, "kv_info", id_args(k, id), "block_info");
-    const bool used = info == NULL || ol_int(k->t, info, "refs") != 0;
-    const bool cached = info != NULL && json_is_true(json_object_get(info, "registered"));
-    return ol_text(k->t, "%s: block %u %s", call, (unsigned)id,
-                   used     ? "has"
-                   : cached ? "is cached, must be used"
-                            : "is free, must be used");
+    if (info == NULL || ol_int(k->t, info, "refs") != 0) {
+        return ol_text(k->t, OL_TERMS("block|id %u"), (unsigned)id);
+    }
+    return json_is_true(json_object_get(info, "registered"))
+               ? ol_text(k->t, OL_TERMS("block|id %u cached|used"), (unsigned)id)
+               : ol_text(k->t, OL_TERMS("block|id %u free|used"), (unsigned)id);
 }
 
 void kv_refused(kv_script *k, const char *op, uint32_t id, const char *statuses, const char *what) {
-    const char *call = strcmp(op, "kv_info") == 0 ? "block_info" : op + strlen("kv_");
-    refused(k, op, id_args(k, id), statuses, of_block(k, call, id), what);
+    refused(k, op, id_args(k, id), statuses, of_block(k, id), what);
 }
 
 void kv_set_fill_refused(kv_script *k, uint32_t id, uint32_t fill, const char *statuses,
@@ -223,41 +223,43 @@ void kv_set_fill_refused(kv_script *k, uint32_t id, uint32_t fill, const char *s
     json_t *args = id_args(k, id);
     (void)json_object_set_new(args, "fill", json_integer(fill));
     const uint32_t most = k->shape.block_tokens;
-    const char *subject = fill > most   ? ol_text(k->t, "set_fill: %u positions, a block has %u",
-                                                  (unsigned)fill, (unsigned)most)
-                          : fill < most ? ol_text(k->t, "set_fill: %u positions for block %u",
-                                                  (unsigned)fill, (unsigned)id)
-                                        : of_block(k, "set_fill", id);
-    refused(k, "kv_set_fill", args, statuses, subject, what);
+    const char *terms = of_block(k, id);
+    if (fill > most) {
+        terms = ol_text(k->t, OL_TERMS("n_filled|fill|positions %u %u"), (unsigned)fill,
+                        (unsigned)most);
+    } else if (fill < most) {
+        terms = ol_text(k->t, OL_TERMS("n_filled|fill|positions %u block|id %u"), (unsigned)fill,
+                        (unsigned)id);
+    }
+    refused(k, "kv_set_fill", args, statuses, terms, what);
 }
 
 void kv_register_refused(kv_script *k, uint32_t id, int key, const char *statuses,
                          const char *what) {
-    const char *subject =
-        k->shape.cache_off ? "register: prefix caching is off" : of_block(k, "register", id);
-    refused(k, "kv_register", with_key(id_args(k, id), key), statuses, subject, what);
+    const char *terms = k->shape.cache_off ? OL_TERMS("prefix_cache|prefix") : of_block(k, id);
+    refused(k, "kv_register", with_key(id_args(k, id), key), statuses, terms, what);
 }
 
 void kv_lookup_refused(kv_script *k, int key, const char *statuses, const char *what) {
-    const char *subject = strcmp(statuses, "STATE") == 0 ? "has 65535 references"
-                          : k->shape.cache_off           ? "lookup: prefix caching is off"
-                                                         : "lookup: no block has this key";
-    refused(k, "kv_lookup", with_key(pool_args(k), key), statuses, subject, what);
+    const char *terms = strcmp(statuses, "STATE") == 0 ? OL_TERMS("n_refs|refs|references 65535")
+                        : k->shape.cache_off           ? OL_TERMS("prefix_cache|prefix|key")
+                                                       : OL_TERMS("key");
+    refused(k, "kv_lookup", with_key(pool_args(k), key), statuses, terms, what);
 }
 
 void kv_read_refused(kv_script *k, uint32_t id, uint32_t layer, const char *side,
                      const char *statuses, const char *what) {
-    const char *subject = layer >= k->shape.n_layers
-                              ? ol_text(k->t, "slab: layer %u, the pool has %u", (unsigned)layer,
-                                        (unsigned)k->shape.n_layers)
-                          : strcmp(side, "x") == 0 ? "slab: side"
-                                                   : of_block(k, "slab", id);
-    refused(k, "kv_read", slab_args(k, id, layer, side), statuses, subject,
+    const unsigned n_layers = k->shape.n_layers;
+    const char *terms = layer >= n_layers        ? ol_text(k->t, OL_TERMS("layer %u %u|%u"),
+                                                           (unsigned)layer, n_layers, n_layers - 1)
+                        : strcmp(side, "x") == 0 ? OL_TERMS("side")
+                                                 : of_block(k, id);
+    refused(k, "kv_read", slab_args(k, id, layer, side), statuses, terms,
             ol_text(k->t, "%s: slab", what));
     json_t *args = slab_args(k, id, layer, side);
     (void)json_object_set_new(args, "at", json_integer(0));
     (void)json_object_set_new(args, "values", ol_u16(NULL, 0));
-    refused(k, "kv_write", args, statuses, subject, ol_text(k->t, "%s: slab_mut", what));
+    refused(k, "kv_write", args, statuses, terms, ol_text(k->t, "%s: slab_mut", what));
 }
 
 void kv_all_refused(kv_script *k, uint32_t id, const char *statuses, const char *what) {

@@ -199,10 +199,10 @@ static void refuse(ol_test *t, const char *check, const char *dir, size_t group,
     step_runner r;
     step_cfg cfg = {.n_blocks = 4, .int4_group = group};
     const json_t *answer = step_load_try(t, dir, &cfg, &r);
-    const char *subject = strcmp(check, "refuses_both") == 0
-                              ? "int4 at load was asked for"
-                              : ol_text(t, "the int4 group %zu must be even and divide", group);
-    (void)ol_check_refused(t, check, answer, "INVALID", subject, -1, what);
+    const char *terms = strcmp(check, "refuses_both") == 0
+                            ? OL_TERMS("int4_group|int4 quant")
+                            : ol_text(t, OL_TERMS("int4_group|group %zu"), group);
+    (void)ol_check_refused(t, check, answer, "INVALID", terms, -1, what);
     if (ol_ok(answer)) {
         step_free(t, &r);
     }

@@ -134,21 +134,21 @@ static void part_references(ol_test *t) {
     kv_close(&k);
 }
 
-/* The check `name`: retain or release `times` times gives `done`, then STATE in words about
- * `subject` (NULL: success). */
+/* The check `name`: retain or release `times` times gives `done`, then STATE that names the block
+ * and `terms` (NULL: success). */
 static void check_repeated(kv_script *k, const char *op, uint32_t id, int times, int done,
-                           const char *subject) {
+                           const char *terms) {
     if (k->broken) {
         return;
     }
     const json_t *answer = ol_call(k->t, op, "{s:I, s:I, s:i}", "pool", (json_int_t)k->pool, "id",
                                    (json_int_t)id, "times", times);
     const char *what = ol_text(k->t, "%s %d times", op, times);
-    if (subject == NULL) {
+    if (terms == NULL) {
         ol_check_ok(k->t, k->check, answer, what);
     } else {
-        subject = ol_text(k->t, "%s: block %u %s", op + strlen("kv_"), (unsigned)id, subject);
-        ol_check_refused(k->t, k->check, answer, "STATE", subject, -1, what);
+        terms = ol_text(k->t, OL_TERMS("block|id %u %s"), (unsigned)id, terms);
+        ol_check_refused(k->t, k->check, answer, "STATE", terms, -1, what);
     }
     ol_check_int(k->t, k->check, json_integer_value(json_object_get(answer, "done")), done,
                  "calls that succeeded");
@@ -160,13 +160,13 @@ static void part_reference_maximum(ol_test *t) {
     kv_fill_and_register(&k, id, 1);
     check_repeated(&k, "kv_retain", id, 65534, 65534, NULL);
     kv_info_is(&k, id, 65535, 4, 1, "at the maximum");
-    check_repeated(&k, "kv_retain", id, 3, 0, "has 65535 references");
+    check_repeated(&k, "kv_retain", id, 3, 0, OL_TERMS("n_refs|refs|references 65535"));
     kv_lookup_refused(&k, 1, "STATE", "look-up of a block with 65,535 references");
     kv_info_is(&k, id, 65535, 4, 1, "after refused retain and look-up");
     kv_stats_are(&k, 7, 0, 1, "at the maximum");
     check_repeated(&k, "kv_release", id, 65534, 65534, NULL);
     kv_info_is(&k, id, 1, 4, 1, "with one holder left");
-    check_repeated(&k, "kv_release", id, 2, 1, "is cached, must be used");
+    check_repeated(&k, "kv_release", id, 2, 1, OL_TERMS("cached|used"));
     kv_stats_are(&k, 7, 1, 0, "after the last release");
     kv_close(&k);
 }
@@ -370,7 +370,7 @@ static void part_ids(ol_test *t) {
             const json_t *answer = ol_call(t, "kv_export", "{s:I, s:o, s:i}", "pool",
                                            (json_int_t)k.pool, "ids", ol_u32(ids, 2), "cap", 4096);
             ol_check_refused(t, k.check, answer, "INVALID",
-                             ol_text(t, "export: block %u", (unsigned)past[i]), -1,
+                             ol_text(t, OL_TERMS("block|ids %u 8|7"), (unsigned)past[i]), -1,
                              ol_text(t, "%s: export", what));
         }
     }

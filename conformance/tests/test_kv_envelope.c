@@ -247,14 +247,53 @@ static const fault faults[] = {
 };
 /* clang-format on */
 
-/* The field that a refusal must name: of the header's faults, `what` begins with it. */
-static const char *subject_of(ol_test *t, const fault *f) {
-    if (strcmp(f->check, "record_format") == 0 || f->at == ENV_N_BLOCKS) {
-        return NULL;
+/* The one value of a header field that the pool takes; 0: it depends on other fields. */
+static uint32_t allowed_at(size_t at) {
+    const uint32_t allowed[][2] = {
+        {ENV_VERSION, 1},
+        {ENV_HEADER_BYTES, ENV_HEADER},
+        {ENV_DTYPE, 1},
+        {ENV_BLOCK_TOKENS, shape.block_tokens},
+        {ENV_N_LAYERS, shape.n_layers},
+        {ENV_N_KV_HEADS, shape.n_kv_heads},
+        {ENV_HEAD_DIM, shape.head_dim},
+    };
+    for (size_t i = 0; i < TEST_COUNT(allowed); i++) {
+        if (at == allowed[i][0]) {
+            return allowed[i][1];
+        }
     }
-    return strncmp(f->what, "a tag", 5) == 0
-               ? "model_tag is"
-               : ol_text(t, "%.*s is", (int)strcspn(f->what, " "), f->what);
+    return 0;
+}
+
+/* What a refusal must name: the field, with which `what` begins where it is the only one at fault,
+ * and mostly what it holds and should hold. */
+static const char *terms_of(ol_test *t, const fault *f) {
+    const int n_name = (int)strcspn(f->what, " ");
+    const bool in_record = strcmp(f->check, "record_format") == 0;
+    if (in_record && f->at == RECORD((f->at - ENV_HEADER) / RECORD_BYTES)) {
+        return ol_text(t, OL_TERMS("fill|n_filled %u %u"), (unsigned)f->value,
+                       (unsigned)shape.block_tokens);
+    }
+    if (in_record && f->value > 1 && strncmp(f->what, "has_key", (size_t)n_name) == 0) {
+        return ol_text(t, OL_TERMS("has_key %u"), (unsigned)f->value);
+    }
+    if (in_record) {
+        return strstr(f->what, "key") != NULL ? OL_TERMS("key|has_key") : OL_TERMS("fill|n_filled");
+    }
+    if (f->at == ENV_N_BLOCKS) {
+        return OL_TERMS("n_blocks|blocks|payload_bytes");
+    }
+    if (f->at == ENV_MODEL_TAG || f->at == ENV_MODEL_TAG + 4) {
+        return OL_TERMS("model_tag");
+    }
+    if (f->at == ENV_PAYLOAD_BYTES || f->at == ENV_PAYLOAD_BYTES + 4) {
+        const uint64_t whole = N_RECORDS * RECORD_BYTES;
+        const uint64_t found = f->at == ENV_PAYLOAD_BYTES ? f->value : whole + (UINT64_C(1) << 63);
+        return ol_text(t, OL_TERMS("payload_bytes %llu"), (unsigned long long)found);
+    }
+    return ol_text(t, OL_TERMS("%.*s %u %u"), n_name, f->what, (unsigned)f->value,
+                   (unsigned)allowed_at(f->at));
 }
 
 static void check_blame(ol_test *t, const fault *f, const json_t *answer) {
@@ -285,7 +324,7 @@ void test_kv_envelope_faults(ol_test *t) {
             env_seal(&e);
             const json_t *answer = env_import(&b.k, &e, -1);
             bool refused =
-                ol_check_refused(t, f->check, answer, f->status, subject_of(t, f), -1, f->what);
+                ol_check_refused(t, f->check, answer, f->status, terms_of(t, f), -1, f->what);
             if (f->n_blame > 0 && refused) {
                 check_blame(t, f, answer);
             }
@@ -306,7 +345,10 @@ void test_kv_envelope_faults(ol_test *t) {
     static const fault unsealed[] = {
         {"", "another magic", "FORMAT", ENV_MAGIC, 0x564b4c55u, ENV_MAGIC, 4},
         {"", "a wrong header checksum", "FORMAT", ENV_HEADER_CRC, 0x12345678u, ENV_HEADER_CRC, 4}};
-    static const char *const named[] = {"55 4c 4b 56", "checksum is 12345678"};
+    /* As bytes, as letters or as a number; a checksum is hexadecimal, with 0x or without. */
+    static const char *const named[] = {
+        OL_TERMS("magic|TLKV 55|0x55|554c4b56|ULKV|0x564b4c55"),
+        OL_TERMS("checksum|CRC|crc|crc32|header_crc|header_crc32 12345678|0x12345678")};
     for (size_t i = 0; !b.k.broken && i < TEST_COUNT(unsealed); i++) {
         envelope e = env_copy(t, &good, good.n_bytes);
         env_put_u32(&e, unsealed[i].at, unsealed[i].value);

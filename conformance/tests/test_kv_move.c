@@ -281,7 +281,8 @@ static void part_export_many(ol_test *t) {
         answer = env_export(&k, ids, LISTED + 1, cap);
         if (answer != NULL) {
             const char *what = ol_text(t, "block %u", (unsigned)doubled[i]);
-            ol_check_refused(t, k.check, answer, "INVALID", "is listed twice", -1,
+            ol_check_refused(t, k.check, answer, "INVALID",
+                             ol_text(t, OL_TERMS("block|ids %u"), (unsigned)doubled[i]), -1,
                              ol_text(t, "export of 201 blocks, %s twice", what));
         }
     }

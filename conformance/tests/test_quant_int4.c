@@ -144,15 +144,15 @@ static void part_pack_range(ol_test *t) {
             q[at] = outside[i];
             const char *what = ol_text(t, "pack of %d at index %zu", outside[i], at);
             ol_check_refused(t, "pack_refuses_range", ask_pack(t, q, 2, 4), "INVALID",
-                             ol_text(t, "q[%zu] is %d, must be -8 to 7", at, outside[i]), -1, what);
+                             ol_text(t, OL_TERMS("q %zu %d -8 7"), at, outside[i]), -1, what);
             q[at] = outside[i] < 0 ? -8 : 7;
             ol_check_ok(t, "pack_refuses_range", ask_pack(t, q, 2, 4),
                         ol_text(t, "pack of %d at index %zu", q[at], at));
         }
     }
     static const int8_t zeros[9] = {0};
-    ol_check_refused(t, "pack_refuses_range", ask_pack(t, zeros, 3, 3), "INVALID", "3 columns", -1,
-                     "pack of three columns");
+    ol_check_refused(t, "pack_refuses_range", ask_pack(t, zeros, 3, 3), "INVALID",
+                     OL_TERMS("cols|columns|n_in 3"), -1, "pack of three columns");
 }
 
 /* ------------------------------------------------------------------ quotients and scales */
@@ -222,10 +222,13 @@ static void check_weight(ol_test *t, float weight, bool legal, const char *what)
         if (legal) {
             ol_check_ok(t, "refused_weights", answer, where);
         } else {
-            const char *place = isfinite(weight)
-                                    ? ol_text(t, "row %zu, group %zu", at / 8, at / 4 % 2)
-                                    : ol_text(t, "row %zu, column %zu", at / 8, at % 8);
-            ol_check_refused(t, "refused_weights", answer, "INVALID", place, -1, where);
+            /* A group by row and number, a weight by row and column; or by one index. */
+            const char *terms =
+                isfinite(weight)
+                    ? ol_text(t, OL_TERMS("w|weight|row %zu|%zu group|groups %zu|%zu"), at / 8,
+                              at / 4, at / 4 % 2, at / 4)
+                    : ol_text(t, OL_TERMS("w|weight|row %zu|%zu %zu|%zu"), at / 8, at, at % 8, at);
+            ol_check_refused(t, "refused_weights", answer, "INVALID", terms, -1, where);
         }
     }
 }
@@ -247,18 +250,18 @@ static void part_refused_shapes(ol_test *t) {
     static const struct {
         size_t n_w, n_out, n_in, group;
         const char *what;
-        const char *subject; /* of the refusal; NULL: legal */
+        const char *terms; /* of the refusal; NULL: legal */
     } shapes[] = {
-        {12, 2, 6, 0, "a group of 0", "group is 0"},
-        {12, 2, 6, 3, "a group of 3, which is odd", "group is 3"},
-        {12, 2, 6, 1, "a group of 1, which is odd", "group is 1"},
-        {12, 2, 6, 4, "a group of 4 in 6 columns", "divide 6 columns"},
-        {12, 2, 6, 12, "a group of 12 in 6 columns", "group is 12"},
-        {10, 2, 5, 5, "5 columns in a group of 5", "group is 5"},
-        {6, 0, 6, 6, "no rows", "shape 0 x 6"},
-        {6, 2, 0, 6, "no columns", "shape 2 x 0"},
-        {11, 2, 6, 6, "11 weights for 2 x 6", "w_len is 11, must be 2 x 6"},
-        {13, 2, 6, 6, "13 weights for 2 x 6", "w_len is 13, must be 2 x 6"},
+        {12, 2, 6, 0, "a group of 0", OL_TERMS("group 0")},
+        {12, 2, 6, 3, "a group of 3, which is odd", OL_TERMS("group 3")},
+        {12, 2, 6, 1, "a group of 1, which is odd", OL_TERMS("group 1")},
+        {12, 2, 6, 4, "a group of 4 in 6 columns", OL_TERMS("group 4 6")},
+        {12, 2, 6, 12, "a group of 12 in 6 columns", OL_TERMS("group 12 6")},
+        {10, 2, 5, 5, "5 columns in a group of 5", OL_TERMS("group 5")},
+        {6, 0, 6, 6, "no rows", OL_TERMS("n_out|shape|rows|w 0")},
+        {6, 2, 0, 6, "no columns", OL_TERMS("n_in|shape|columns|w 0")},
+        {11, 2, 6, 6, "11 weights for 2 x 6", OL_TERMS("w_len|weights|w 11 2|12 6|12")},
+        {13, 2, 6, 6, "13 weights for 2 x 6", OL_TERMS("w_len|weights|w 13 2|12 6|12")},
         {12, 2, 6, 6, "a group of 6 in 6 columns", NULL},
         {12, 2, 6, 2, "a group of 2 in 6 columns", NULL},
     };
@@ -269,10 +272,10 @@ static void part_refused_shapes(ol_test *t) {
     for (size_t i = 0; i < TEST_COUNT(shapes); i++) {
         const json_t *answer =
             ask_quantize(t, w, shapes[i].n_w, shapes[i].n_out, shapes[i].n_in, shapes[i].group);
-        if (shapes[i].subject == NULL) {
+        if (shapes[i].terms == NULL) {
             ol_check_ok(t, "refused_shapes", answer, shapes[i].what);
         } else {
-            ol_check_refused(t, "refused_shapes", answer, "INVALID", shapes[i].subject, -1,
+            ol_check_refused(t, "refused_shapes", answer, "INVALID", shapes[i].terms, -1,
                              shapes[i].what);
         }
     }

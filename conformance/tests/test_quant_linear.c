@@ -330,18 +330,18 @@ static void part_row_bits(ol_test *t) {
 
 /* ------------------------------------------------------------------ refusals */
 
-/* The check `lengths`: with one argument changed the call is refused in words about `subject`;
+/* The check `lengths`: with one argument changed the call is refused and names `terms`;
  * NULL: it succeeds all the same. Takes the reference of value. */
 static void check_changed(ol_test *t, const linear_case *c, const char *key, json_t *value,
-                          const char *subject, const char *what) {
+                          const char *terms, const char *what) {
     json_t *args = linear_args(c);
     (void)json_object_set_new(args, key, value);
     const json_t *answer = ask_args(t, c, args);
     what = ol_text(t, "%s: %s", c->dtype, what);
-    if (subject == NULL) {
+    if (terms == NULL) {
         ol_check_ok(t, "lengths", answer, what);
     } else {
-        ol_check_refused(t, "lengths", answer, "INVALID", subject, -1, what);
+        ol_check_refused(t, "lengths", answer, "INVALID", terms, -1, what);
     }
 }
 
@@ -352,9 +352,13 @@ static void check_ranges(ol_test *t, const linear_case *c) {
     } ranges[] = {{0, 0, true},  {3, 3, true},  {5, 5, true},  {4, 5, true},
                   {3, 2, false}, {0, 6, false}, {6, 6, false}, {5, 0, false}};
     for (size_t i = 0; i < TEST_COUNT(ranges); i++) {
-        const char *what = ol_text(t, "rows %d to %d, there are 5", ranges[i].begin, ranges[i].end);
-        check_changed(t, c, "rows", json_pack("[i, i]", ranges[i].begin, ranges[i].end),
-                      ranges[i].legal ? NULL : what, what);
+        const int begin = ranges[i].begin;
+        const int end = ranges[i].end;
+        check_changed(t, c, "rows", json_pack("[i, i]", begin, end),
+                      ranges[i].legal
+                          ? NULL
+                          : ol_text(t, OL_TERMS("row_begin|row_end|rows %d %d 5"), begin, end),
+                      ol_text(t, "rows %d to %d, there are 5", begin, end));
     }
 }
 
@@ -364,7 +368,8 @@ static void check_x(ol_test *t, const linear_case *c) {
     memcpy(x, c->x, n * sizeof *x);
     check_changed(t, c, "x", ol_f32(x, n), NULL, "nothing changed");
     for (size_t n_x = n - 1; n_x <= n + 1; n_x += 2) {
-        check_changed(t, c, "x", ol_f32(x, n_x), ol_text(t, "x_len is %zu", n_x),
+        check_changed(t, c, "x", ol_f32(x, n_x),
+                      ol_text(t, OL_TERMS("x_len|x %zu 2|32 16|32"), n_x),
                       ol_text(t, "%zu elements of x for 2 x 16", n_x));
     }
 }
@@ -381,18 +386,21 @@ static void part_lengths(ol_test *t) {
     check_ranges(t, &c);
     check_x(t, &c);
     for (size_t by = 0; by <= 2; by += 2) {
-        check_changed(t, &c, "qweight", ol_u8(bytes, n_bytes - 1 + by),
-                      ol_text(t, "qweight_len is %zu, must be that of 5 x 16", n_bytes - 1 + by),
-                      by == 0 ? "a packed byte too few" : "a packed byte too many");
         check_changed(
-            t, &c, "scales", ol_u16(scales, n_scales - 1 + by),
-            ol_text(t, "scales_len is %zu, must be that of 5 x 2", 2 * (n_scales - 1 + by)),
-            by == 0 ? "a scale too few" : "a scale too many");
+            t, &c, "qweight", ol_u8(bytes, n_bytes - 1 + by),
+            ol_text(t, OL_TERMS("qweight_len|qweight %zu 5|40 16|8|40"), n_bytes - 1 + by),
+            by == 0 ? "a packed byte too few" : "a packed byte too many");
+        check_changed(t, &c, "scales", ol_u16(scales, n_scales - 1 + by),
+                      ol_text(t, OL_TERMS("scales_len|scales %zu|%zu"), 2 * (n_scales - 1 + by),
+                              n_scales - 1 + by),
+                      by == 0 ? "a scale too few" : "a scale too many");
     }
-    check_changed(t, &c, "group", json_integer(0), "group is 0", "a group of 0");
-    check_changed(t, &c, "group", json_integer(1), "group is 1", "a group of 1");
-    check_changed(t, &c, "group", json_integer(6), "group is 6", "a group of 6 in 16 columns");
-    check_changed(t, &c, "group", json_integer(16), "scales_len", "a group of 16, scales for 8");
+    check_changed(t, &c, "group", json_integer(0), OL_TERMS("group 0"), "a group of 0");
+    check_changed(t, &c, "group", json_integer(1), OL_TERMS("group 1"), "a group of 1");
+    check_changed(t, &c, "group", json_integer(6), OL_TERMS("group 6 16"),
+                  "a group of 6 in 16 columns");
+    check_changed(t, &c, "group", json_integer(16), OL_TERMS("scales_len|scales 20|10"),
+                  "a group of 16, scales for 8");
 }
 
 /* ------------------------------------------------------------------ the golden (strict) */

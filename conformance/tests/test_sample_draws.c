@@ -43,12 +43,12 @@ static void check_id(ol_test *t, const char *name, const naive_input *in, uint32
     }
 }
 
-/* The check `name`: refused as INVALID, in words about `subject`; and the generator is as it was,
- * also where the engine went on wrongly. */
-static void check_invalid(ol_test *t, const char *name, const naive_input *in, const char *subject,
+/* The check `name`: refused as INVALID, naming `terms`; and the generator is as it was, also where
+ * the engine went on wrongly. */
+static void check_invalid(ol_test *t, const char *name, const naive_input *in, const char *terms,
                           const char *what) {
     const json_t *answer = ask_sample(t, in, start_rng());
-    ol_check_refused(t, name, answer, "INVALID", subject, -1, what);
+    ol_check_refused(t, name, answer, "INVALID", terms, -1, what);
     naive_rng got = ask_rng_of(t, "refusal_takes_none", answer);
     ol_check_u64(t, "refusal_takes_none", got.state, start_rng().state, what);
     ol_check_u64(t, "refusal_takes_none", got.inc, start_rng().inc, what);
@@ -166,7 +166,8 @@ static void check_logit(ol_test *t, float bad, size_t at, double temperature, co
     naive_input in = plain();
     in.x = x;
     in.params.temperature = temperature;
-    check_invalid(t, "refused_logits", &in, ol_text(t, "logits[%zu]", at),
+    check_invalid(t, "refused_logits", &in,
+                  ol_text(t, OL_TERMS("logits|logit %zu %g"), at, (double)bad),
                   ol_text(t, "%s at index %zu of 5, T = %g", name, at, temperature));
     x[at] = -INFINITY;
     check_valid(t, "refused_logits", &in,
@@ -183,10 +184,12 @@ static void part_logits(ol_test *t) {
         }
         naive_input in = {.x = masked, .n = TEST_COUNT(masked), .params = naive_params_off()};
         in.params.temperature = temperature;
-        check_invalid(t, "refused_logits", &in, "all 3 logits", "three masked logits and no other");
+        check_invalid(t, "refused_logits", &in, OL_TERMS("logits|logit"),
+                      "three masked logits and no other");
         in.n = 0;
         in.x = NULL;
-        check_invalid(t, "refused_logits", &in, "vocab", "no logit at all");
+        check_invalid(t, "refused_logits", &in, OL_TERMS("vocab|n_logits|logits 0|no"),
+                      "no logit at all");
     }
 }
 
@@ -194,8 +197,9 @@ static void part_logits(ol_test *t) {
 
 /* One parameter's values: illegal ones and their nearest legal neighbours. */
 typedef struct range {
-    const char *name, *allowed;
-    size_t offset; /* of the member in naive_params */
+    const char *name;
+    const char *limits; /* what else a refusal must name */
+    size_t offset;      /* of the member in naive_params */
     double bad[6];
     size_t n_bad;
     double good[4];
@@ -215,7 +219,7 @@ static void check_value(ol_test *t, const range *r, double value, bool legal, bo
         check_valid(t, "refused_parameters", &in, what);
     } else {
         check_invalid(t, "refused_parameters", &in,
-                      ol_text(t, "%s is %.17g, must be %s", r->name, value, r->allowed), what);
+                      ol_text(t, OL_TERMS("%s %.17g %s"), r->name, value, r->limits), what);
     }
 }
 
@@ -233,7 +237,7 @@ static void part_parameters(ol_test *t) {
     const double nan = (double)NAN;
     const double inf = (double)INFINITY;
     const range temperature = {"temperature",
-                               "0, or finite and at least 1e-5",
+                               OL_TERMS("1e-5"),
                                MEMBER(temperature),
                                {nextafter(1e-5, 0.0), least, -1.0, nan, inf, -inf},
                                6,
@@ -241,16 +245,16 @@ static void part_parameters(ol_test *t) {
                                3};
     /* clang-format off */
     const range ranges[] = {
-        {"top_p", "0 to 1", MEMBER(top_p), {-least, nextafter(1.0, 2.0), nan, inf, -inf}, 5,
+        {"top_p", OL_TERMS("0 1"), MEMBER(top_p), {-least, nextafter(1.0, 2.0), nan, inf, -inf}, 5,
          {0.0, least, 1.0}, 3},
-        {"min_p", "0 to 1", MEMBER(min_p), {-least, nextafter(1.0, 2.0), nan, inf, -inf}, 5,
+        {"min_p", OL_TERMS("0 1"), MEMBER(min_p), {-least, nextafter(1.0, 2.0), nan, inf, -inf}, 5,
          {0.0, least, 1.0}, 3},
-        {"repetition_penalty", "finite and above 0", MEMBER(repetition),
+        {"repetition_penalty", OL_TERMS("0"), MEMBER(repetition),
          {0.0, -least, -1.0, nan, inf, -inf}, 6,
          {least, DBL_MAX, 1.0}, 3},
-        {"presence_penalty", "finite", MEMBER(presence),
+        {"presence_penalty", "", MEMBER(presence),
          {nan, inf, -inf}, 3, {DBL_MAX, -DBL_MAX, 0.0}, 3},
-        {"frequency_penalty", "finite", MEMBER(frequency),
+        {"frequency_penalty", "", MEMBER(frequency),
          {nan, inf, -inf}, 3, {DBL_MAX, -DBL_MAX, 0.0}, 3},
     };
     /* clang-format on */
@@ -282,7 +286,10 @@ static void part_history(ol_test *t) {
                 ids[at] = past[i];
                 const char *place = ol_text(t, "%s[%zu]", in_prompt ? "prompt" : "output", at);
                 check_invalid(
-                    t, "refused_history", &in, place,
+                    t, "refused_history", &in,
+                    ol_text(t, OL_TERMS("%s %zu %u 5|4"),
+                            in_prompt ? OL_TERMS("prompt") : OL_TERMS("output"), at,
+                            (unsigned)past[i]),
                     ol_text(t, "%s is %u, the vocabulary has 5", place, (unsigned)past[i]));
             }
         }
@@ -298,28 +305,32 @@ typedef struct overflow {
     size_t n_output;
     double temperature, repetition, presence, frequency;
     bool legal;
-    const char *subject; /* of the refusal */
+    const char *terms; /* of the refusal */
 } overflow;
+
+#define PENALTIES                                                                                  \
+    OL_TERMS("penalties|penalty|repetition_penalty|presence_penalty|frequency_penalty")
+#define TEMPERATURE OL_TERMS("temperature 1e-5")
 
 /* clang-format off */
 static const overflow overflows[] = {
-    {"3e38 / 1e-300", {3e38f, 0}, 2, {0}, 1, 1, 1e-300, 0, 0, false, "penalties"},
+    {"3e38 / 1e-300", {3e38f, 0}, 2, {0}, 1, 1, 1e-300, 0, 0, false, PENALTIES},
     {"-3e38 x 1e-300 is small", {-3e38f, 0}, 2, {0}, 1, 1, 1e-300, 0, 0, true, NULL},
     {"-3e38 x 1e300, another is finite", {-3e38f, 0}, 2, {0}, 1, 1, 1e300, 0, 0, true, NULL},
     {"-3e38 x 1e300, no other is finite",
-     {-3e38f, 0}, 1, {0}, 1, 1, 1e300, 0, 0, false, "penalties"},
-    {"0 + twice 1e308", {0, 0}, 2, {0, 0}, 2, 1, 1, 0, -1e308, false, "penalties"},
+     {-3e38f, 0}, 1, {0}, 1, 1, 1e300, 0, 0, false, PENALTIES},
+    {"0 + twice 1e308", {0, 0}, 2, {0, 0}, 2, 1, 1, 0, -1e308, false, PENALTIES},
     {"0 + once 1e308", {0, 0}, 2, {0}, 1, 1, 1, 0, -1e308, true, NULL},
-    {"0 + (1e308 + 1e308)", {0, 0}, 2, {0}, 1, 1, 1, -1e308, -1e308, false, "penalties"},
+    {"0 + (1e308 + 1e308)", {0, 0}, 2, {0}, 1, 1, 1, -1e308, -1e308, false, PENALTIES},
     {"0 - twice 1e308, another is finite", {0, 0}, 2, {0, 0}, 2, 1, 1, 0, 1e308, true, NULL},
     {"0 - twice 1e308, no other is finite",
-     {0, 0}, 1, {0, 0}, 2, 1, 1, 0, 1e308, false, "penalties"},
-    {"-inf + inf", {-INFINITY, 0}, 2, {0, 0}, 2, 1, 1, 0, -1e308, false, "penalties"},
-    {"0 + (twice 1e308 - 1e308)", {0, 0}, 2, {0, 0}, 2, 1, 1, 1e308, -1e308, false, "penalties"},
-    {"1e308 / 1e-5", {0, 0}, 2, {0}, 1, 1e-5, 1, -1e308, 0, false, "temperature"},
+     {0, 0}, 1, {0, 0}, 2, 1, 1, 0, 1e308, false, PENALTIES},
+    {"-inf + inf", {-INFINITY, 0}, 2, {0, 0}, 2, 1, 1, 0, -1e308, false, PENALTIES},
+    {"0 + (twice 1e308 - 1e308)", {0, 0}, 2, {0, 0}, 2, 1, 1, 1e308, -1e308, false, PENALTIES},
+    {"1e308 / 1e-5", {0, 0}, 2, {0}, 1, 1e-5, 1, -1e308, 0, false, TEMPERATURE},
     {"1e308, greedy", {0, 0}, 2, {0}, 1, 0, 1, -1e308, 0, true, NULL},
     {"1e308 / 1", {0, 0}, 2, {0}, 1, 1, 1, -1e308, 0, true, NULL},
-    {"-1e308 / 1e-5", {0, 0}, 2, {0}, 1, 1e-5, 1, 1e308, 0, false, "temperature"},
+    {"-1e308 / 1e-5", {0, 0}, 2, {0}, 1, 1e-5, 1, 1e308, 0, false, TEMPERATURE},
     {"-1e308 / 1", {0, 0}, 2, {0}, 1, 1, 1, 1e308, 0, true, NULL},
     {"-inf / 1e-5 stays masked", {-INFINITY, 0}, 2, {0}, 0, 1e-5, 1, 0, 0, true, NULL},
 };
@@ -340,7 +351,7 @@ static void part_overflow(ol_test *t) {
         if (o->legal) {
             check_valid(t, "refused_overflow", &in, o->what);
         } else {
-            check_invalid(t, "refused_overflow", &in, o->subject, o->what);
+            check_invalid(t, "refused_overflow", &in, o->terms, o->what);
         }
     }
 }

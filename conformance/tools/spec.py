@@ -219,6 +219,37 @@ def check_tests_page(tally, catalog, write):
         os.replace(path + ".part", path)
 
 
+# ---------------------------------------------------------------- terms of refusals
+
+def terms_of_tests():
+    """Every name that a test asks of a sentence: the literals of OL_TERMS without their numbers and %-directives."""
+    folder, found = os.path.join(ROOT, "conformance", "tests"), set()
+    for name in sorted(os.listdir(folder)):
+        text = re.sub(r'"\s*\\?\s*"', "", read("conformance", "tests", name))  # literals side by side
+        for literal in re.findall(r'OL_TERMS\(\s*"([^"]*)"', text):
+            found |= {t for t in literal.split() if "%" not in t and not all(map(is_numeral, t.split("|")))}
+    return found
+
+
+def is_numeral(text):
+    return re.fullmatch(r"-?(0x[0-9a-f]+|[0-9.]+(e-?[0-9]+)?)", text) is not None
+
+
+def check_terms(tally):
+    """tests.md lists what is asked of sentences: the last column of the table below tests#terms."""
+    clause = read("conformance", "spec", "tests.md").split('<a id="terms">')[1].split("<a id=")[0]
+    listed = set()
+    for row in re.findall(r"(?m)^\| \d.*$", clause):
+        cells = re.split(r"(?<!\\)\|", row)
+        listed |= {t.replace("\\|", "|") for t in re.findall(r"`([^`]+)`", cells[4])}
+    listed -= {"subject", "kv#envelope", "tl_arch", "tl_tokenizer", "model_type"}  # of a golden; no term
+    asked = terms_of_tests()
+    tally.test(len(asked) > 30, f"only {len(asked)} terms were found in the tests")
+    for term in sorted(asked ^ listed):
+        tally.test(False, f"tests#terms: `{term}` is {'asked, and not listed' if term in asked else 'listed, and not asked'}")
+    tally.test(asked == listed, "tests#terms: the table is not what the tests ask")
+
+
 def main():
     catalog = json.loads(read("conformance", "catalog.json"))
     tally = Tally()
@@ -228,6 +259,7 @@ def main():
     check_clauses(tally, catalog)
     check_tests_page(tally, catalog, False)
     check_schema(tally)
+    check_terms(tally)
     print(f"{tally.passed} passed, {tally.failed} failed")
     return 1 if tally.failed else 0
 

@@ -116,6 +116,8 @@ static void check_refusals(const refusal *cases, size_t n) {
 
 #define FORMAT TL_ERR_FORMAT
 #define UNSUPPORTED TL_ERR_UNSUPPORTED
+#define X35 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+#define X36 X35 "x"
 
 /* ------------------------------------------------------------------ tests */
 
@@ -150,6 +152,7 @@ static void identity(void **state) {
         {"tl_tokenizer=\"word\"", UNSUPPORTED, "word"},
         {"tl_tokenizer=[]", FORMAT, "tl_tokenizer"},
         {"model_type=\"qwen2\"", UNSUPPORTED, "qwen2"},
+        {"model_type=\"" X36 X36 "\"", UNSUPPORTED, "model_type is \"" X36 X35 "...; "},
         {"model_type=1", FORMAT, "model_type"},
         {"architectures=[]", UNSUPPORTED, "architectures"},
         {"architectures=[\"LlamaForCausalLM\",\"LlamaForCausalLM\"]", UNSUPPORTED, "architectures"},

@@ -100,8 +100,8 @@ AB = pair(entry("F32", [1], 0, 4), entry("F32", [1], 4, 8))
 # id: (group, rule, subject, twin, flags)
 CARRIED = {
     "st-bad-empty-file": ("foreign_files", 1, "empty", MIN, ["foreign"]),
-    "st-bad-8-zero-bytes": ("foreign_files", 3, "zero", NONE, ["foreign"]),
-    "st-bad-zeroed-file": ("foreign_files", 3, "zero", MIN, ["foreign"]),
+    "st-bad-8-zero-bytes": ("foreign_files", 3, "zero|zeros", NONE, ["foreign"]),
+    "st-bad-zeroed-file": ("foreign_files", 3, "zero|zeros", MIN, ["foreign"]),
     "st-bad-lfs-pointer": ("foreign_files", 2, "LFS", MIN, ["foreign"]),
     "st-bad-html": ("foreign_files", 2, "HTML", MIN, ["foreign"]),
     "st-bad-zip": ("foreign_files", 2, "ZIP", MIN, ["foreign"]),

@@ -221,7 +221,9 @@ tl_status tl_kv_pool_set_fill(tl_kv_pool *pool, uint32_t id, uint32_t n_filled, 
                         (unsigned long)n_filled, (unsigned long)most);
     }
     if (pool->blocks[id].has_key && n_filled < most) {
-        return tli_fail(err, TL_ERR_STATE, "block %lu has a key and stays full", (unsigned long)id);
+        return tli_fail(err, TL_ERR_STATE,
+                        "a fill of %lu for block %lu, which has a key and stays full",
+                        (unsigned long)n_filled, (unsigned long)id);
     }
     pool->blocks[id].n_filled = n_filled;
     return TL_OK;

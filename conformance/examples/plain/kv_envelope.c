@@ -147,10 +147,12 @@ tl_status tl_kv_pool_export(const tl_kv_pool *pool, const uint32_t *ids, size_t 
 /* Checks 2 to 6. */
 static tl_status check_frame(const uint8_t *buf, tl_error *err) {
     if (memcmp(buf, magic, 4) != 0) {
-        return tli_fail_at(err, TL_ERR_FORMAT, 0, "the magic is not TLKV");
+        return tli_fail_at(err, TL_ERR_FORMAT, 0, "the magic is %02x %02x %02x %02x, not TLKV",
+                           (unsigned)buf[0], (unsigned)buf[1], (unsigned)buf[2], (unsigned)buf[3]);
     }
     if (tli_load_u32(buf + 60) != crc32_of(buf, 60)) {
-        return tli_fail_at(err, TL_ERR_FORMAT, 60, "the header's checksum does not match");
+        return tli_fail_at(err, TL_ERR_FORMAT, 60, "the header's checksum is %08lx, not %08lx",
+                           (unsigned long)tli_load_u32(buf + 60), (unsigned long)crc32_of(buf, 60));
     }
     if (tli_load_u32(buf + 4) != TL_KV_FORMAT_V1) {
         return tli_fail_at(err, TL_ERR_UNSUPPORTED, 4, "version %lu, 1 is supported",

@@ -121,7 +121,7 @@ static tl_status check_group(loader *l, const char *name, size_t cols) {
     const size_t group = file ? l->file_group : l->load_group;
     if (group % 2 != 0 || (group != 0 && cols % group != 0)) {
         return tli_fail(l->err, file ? TL_ERR_FORMAT : TL_ERR_INVALID,
-                        "%s: int4 groups of %zu%s, an even divisor of the %zu columns is needed",
+                        "%s: the int4 group is %zu%s, an even divisor of the %zu columns is needed",
                         name, group, file ? " by quant" : "", cols);
     }
     return TL_OK;

@@ -7,6 +7,7 @@
  * Source: conformance/spec/config.md. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +45,9 @@ static tl_status check_words(const char *key, const char *value, const char *one
                              tl_error *err) {
     TLI_TRY(check_kind(key, value, PLAIN_STRING, err));
     if (!plain_json_equal(value, one) && !plain_json_equal(value, two)) {
-        return refuse(err, TL_ERR_UNSUPPORTED, key, value, "which this engine does not run");
+        char why[80];
+        (void)snprintf(why, sizeof why, "%s and %s are run", one, two);
+        return refuse(err, TL_ERR_UNSUPPORTED, key, value, why);
     }
     return TL_OK;
 }

@@ -102,6 +102,16 @@ size_t plain_float_size(tl_dtype dtype) {
     return dtype == TL_DTYPE_F32 ? 4 : dtype == TL_DTYPE_F16 || dtype == TL_DTYPE_BF16 ? 2 : 0;
 }
 
+/* "6 7": the first sizes of a shape. */
+typedef struct sizes {
+    char text[100];
+} sizes;
+
+static void add_size(sizes *s, unsigned long long size) {
+    const size_t n = strlen(s->text);
+    (void)snprintf(s->text + n, sizeof s->text - n, "%s%llu", n == 0 ? "" : " ", size);
+}
+
 tl_status plain_check_shape(const tl_tensor_info *info, const size_t *shape, size_t n_shape,
                             tl_error *err) {
     bool same = info->n_dims == n_shape;
@@ -109,12 +119,16 @@ tl_status plain_check_shape(const tl_tensor_info *info, const size_t *shape, siz
         same = info->dims[i] == shape[i];
     }
     if (!same) {
-        return tli_fail(err, TL_ERR_FORMAT,
-                        "tensor %s has %zu dimensions, the first %llu, where "
-                        "%zu are needed, the first %zu",
-                        info->name, info->n_dims,
-                        info->n_dims > 0 ? (unsigned long long)info->dims[0] : 1, n_shape,
-                        n_shape > 0 ? shape[0] : 1);
+        sizes got = {""};
+        sizes want = {""};
+        for (size_t i = 0; i < info->n_dims; i++) {
+            add_size(&got, info->dims[i]);
+        }
+        for (size_t i = 0; i < n_shape; i++) {
+            add_size(&want, shape[i]);
+        }
+        return tli_fail(err, TL_ERR_FORMAT, "tensor %s has the shape (%s), (%s) is needed",
+                        info->name, got.text, want.text);
     }
     return TL_OK;
 }

@@ -16,8 +16,9 @@ float tl_f16_to_f32(uint16_t h) {
     const uint32_t sign = (uint32_t)(h >> 15) << 31;
     const uint32_t exponent = (h >> 10) & 31;
     const uint32_t mantissa = h & 1023;
-    if (exponent == 31) { /* infinity or NaN */
-        return tli_f32_from_bits(sign | 0x7f800000 | (mantissa << 13));
+    if (exponent == 31) { /* infinity, or a NaN, which becomes quiet */
+        const uint32_t quiet = mantissa != 0 ? 0x400000 : 0;
+        return tli_f32_from_bits(sign | 0x7f800000 | quiet | (mantissa << 13));
     }
     if (exponent == 0) { /* zero or subnormal: steps of 2^-24 */
         const float value = (float)mantissa * 0x1p-24f;
@@ -30,7 +31,7 @@ uint16_t tl_f32_to_f16(float x) {
     const uint16_t sign = signbit(x) ? 0x8000 : 0;
     const double size = fabs((double)x);
     if (isnan(x)) {
-        return (uint16_t)(sign | 0x7e00);
+        return (uint16_t)(sign | 0x7e00 | ((tli_f32_bits(x) >> 13) & 0x3ff));
     }
     if (size >= 65520) {
         return (uint16_t)(sign | 0x7c00);
@@ -113,7 +114,7 @@ tl_status tl_int4_unpack(const uint8_t *packed, size_t packed_len, int8_t *q, si
 
 static tl_status check_shape(size_t n_out, size_t n_in, size_t group, tl_error *err) {
     if (n_out == 0 || n_in == 0) {
-        return tli_fail(err, TL_ERR_INVALID, "the matrix is %zu x %zu, at least 1 x 1 is needed",
+        return tli_fail(err, TL_ERR_INVALID, "n_out is %zu and n_in %zu, at least 1 is needed",
                         n_out, n_in);
     }
     if (group == 0 || group % 2 != 0 || n_in % group != 0) {
@@ -124,13 +125,14 @@ static tl_status check_shape(size_t n_out, size_t n_in, size_t group, tl_error *
     return TL_OK;
 }
 
-/* One group of a row: its scale, and its nibbles. */
-static tl_status quantize_group(const float *w, size_t group, uint8_t *qweight, uint8_t *scale,
-                                tl_error *err) {
+/* One group of a row, from element `first` of the matrix on: its scale, and its nibbles. */
+static tl_status quantize_group(const float *matrix, size_t first, size_t group, uint8_t *qweight,
+                                uint8_t *scale, tl_error *err) {
+    const float *w = matrix + first;
     float max = 0;
     for (size_t i = 0; i < group; i++) {
         if (!isfinite(w[i])) {
-            return tli_fail(err, TL_ERR_INVALID, "weight %zu is %g, which is not finite", i,
+            return tli_fail(err, TL_ERR_INVALID, "w[%zu] is %g, which is not finite", first + i,
                             (double)w[i]);
         }
         max = fmaxf(max, fabsf(w[i]));
@@ -161,7 +163,7 @@ static tl_status quantize_rows(const float *w, const tl_qlinear *shape, uint8_t 
         for (size_t g = 0; g < groups; g++) {
             const size_t at = row * shape->n_in + g * shape->group;
             tl_error why;
-            const tl_status status = quantize_group(w + at, shape->group, memory + at / 2,
+            const tl_status status = quantize_group(w, at, shape->group, memory + at / 2,
                                                     scales + 2 * (row * groups + g), &why);
             if (status != TL_OK) {
                 return tli_fail(err, status, "row %zu, group %zu: %s", row, g, why.text);
@@ -215,7 +217,7 @@ static tl_status check_qlinear(const tl_qlinear *q, tl_error *err) {
     if (!tli_mul(q->n_out, q->n_in, &n_weights) || q->qweight_len != n_weights / 2 ||
         q->scales_len != n_weights / q->group * 2 || q->qweight == NULL || q->scales == NULL) {
         return tli_fail(err, TL_ERR_INVALID,
-                        "%zu bytes of weights and %zu of scales for %zu x %zu in groups of %zu",
+                        "qweight_len is %zu and scales_len %zu, for %zu x %zu in groups of %zu",
                         q->qweight_len, q->scales_len, q->n_out, q->n_in, q->group);
     }
     return TL_OK;

@@ -72,26 +72,26 @@ void tl_sampler_free(tl_sampler *s) {
 static tl_status check_params(const tl_sampling_params *p, tl_error *err) {
     const bool greedy = p->temperature == 0;
     if (!greedy && !(isfinite(p->temperature) && p->temperature >= 1e-5)) {
-        return tli_fail(err, TL_ERR_INVALID, "temperature is %g, 0 or at least 1e-5 is allowed",
+        return tli_fail(err, TL_ERR_INVALID, "temperature is %.17g, 0 or at least 1e-5 is allowed",
                         p->temperature);
     }
     if (!(p->top_p >= 0 && p->top_p <= 1)) {
-        return tli_fail(err, TL_ERR_INVALID, "top_p is %g, 0 to 1 is allowed", p->top_p);
+        return tli_fail(err, TL_ERR_INVALID, "top_p is %.17g, 0 to 1 is allowed", p->top_p);
     }
     if (!(p->min_p >= 0 && p->min_p <= 1)) {
-        return tli_fail(err, TL_ERR_INVALID, "min_p is %g, 0 to 1 is allowed", p->min_p);
+        return tli_fail(err, TL_ERR_INVALID, "min_p is %.17g, 0 to 1 is allowed", p->min_p);
     }
     if (!(isfinite(p->repetition_penalty) && p->repetition_penalty > 0)) {
         return tli_fail(err, TL_ERR_INVALID,
-                        "repetition_penalty is %g, a finite number above 0 is needed",
+                        "repetition_penalty is %.17g, a finite number above 0 is needed",
                         p->repetition_penalty);
     }
     if (!isfinite(p->presence_penalty)) {
-        return tli_fail(err, TL_ERR_INVALID, "presence_penalty is %g, which is not finite",
+        return tli_fail(err, TL_ERR_INVALID, "presence_penalty is %.17g, which is not finite",
                         p->presence_penalty);
     }
     if (!isfinite(p->frequency_penalty)) {
-        return tli_fail(err, TL_ERR_INVALID, "frequency_penalty is %g, which is not finite",
+        return tli_fail(err, TL_ERR_INVALID, "frequency_penalty is %.17g, which is not finite",
                         p->frequency_penalty);
     }
     return TL_OK;
@@ -99,18 +99,18 @@ static tl_status check_params(const tl_sampling_params *p, tl_error *err) {
 
 /* The same rule holds for the logits that come in and for those that the penalties leave: each is
  * finite or -inf, and at least one is finite. */
-static tl_status check_values(const tl_sampler *s, const char *what, tl_error *err) {
+static tl_status check_values(const tl_sampler *s, const char *when, tl_error *err) {
     bool any_finite = false;
     for (size_t i = 0; i < s->vocab; i++) {
         const double l = s->ids[i].l;
         if (isnan(l) || l == (double)INFINITY) {
-            return tli_fail(err, TL_ERR_INVALID, "%s %zu is %g, finite or -inf is allowed", what, i,
-                            l);
+            return tli_fail(err, TL_ERR_INVALID, "logit %zu is %g%s, finite or -inf is allowed", i,
+                            l, when);
         }
         any_finite = any_finite || isfinite(l);
     }
     if (!any_finite) {
-        return tli_fail(err, TL_ERR_INVALID, "no %s is finite, at least one is needed", what);
+        return tli_fail(err, TL_ERR_INVALID, "no logit is finite%s, at least one is needed", when);
     }
     return TL_OK;
 }
@@ -326,9 +326,9 @@ tl_status tl_sample(tl_sampler *s, const float *logits, size_t n_logits,
     for (size_t i = 0; i < s->vocab; i++) {
         s->ids[i] = (candidate){.l = (double)logits[i]}; /* step 1 */
     }
-    TLI_TRY(check_values(s, "logit", err));
+    TLI_TRY(check_values(s, "", err));
     penalize(s, params, prompt, n_prompt, output, n_output);
-    TLI_TRY(check_values(s, "penalized logit", err));
+    TLI_TRY(check_values(s, " after the penalties", err));
     logprobs(s);
     uint32_t id = (uint32_t)largest(s); /* step 5 */
     if (params->temperature != 0) {

@@ -21,7 +21,8 @@ def layout(pool):
 def export(pool, blocks, cap=None):
     for block in blocks:
         pool.check_id(block)
-    need(len(set(blocks)) == len(blocks), "INVALID", "a block is listed twice")
+    twice = {block for block in blocks if blocks.count(block) > 1}
+    need(not twice, "INVALID", f"block {min(twice, default=0)} is listed twice")
     for block in blocks:
         pool.check_used(block)
     records = np.zeros(len(blocks), layout(pool))

@@ -57,8 +57,10 @@ def quantize(w, group, name="w"):
     grouped = w.reshape(n_out, n_in // group, group)
     stored = f32_to_f16(np.abs(grouped).max(axis=2) / F32(7))
     scale = f16_to_f32(stored)[:, :, None]
-    need(np.isfinite(scale).all(), "INVALID",
-         f"{name} has a group whose scale would be infinite in f16")
+    wrong = np.argwhere(~np.isfinite(scale[:, :, 0]))
+    need(len(wrong) == 0, "INVALID",
+         "the scale of %s at row %d, group %d would be infinite in f16"
+         % (name, *(wrong[0] if len(wrong) else (0, 0))))
     # A scale of 0 divides nothing: its group is 0 throughout.
     quotient = np.divide(grouped, scale, out=np.zeros_like(grouped), where=scale != 0)
     q = np.clip(np.rint(quotient), -8, 7).astype(np.int8)
