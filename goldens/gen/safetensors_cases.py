@@ -281,8 +281,8 @@ def rule_1_and_2(book):
     for name, magic, subject in (
             ("zip-cut", b"PK\x03\x04", "ZIP"), ("zip-no-members-cut", b"PK\x05\x06", "ZIP"),
             ("gguf-cut", b"GGUF", "GGUF"), ("appledouble-cut", b"\0\x05\x16\x07", "AppleDouble"),
-            ("html-cut", b"<html", "HTML"), ("zero-cut", b"\0\0\0", "zero")):
-        book.bad("foreign_files", f"foreign-{name}", f"the first bytes of {subject} alone", 1,
+            ("html-cut", b"<html", "HTML"), ("zero-cut", b"\0\0\0", "zero|zeros")):
+        book.bad("foreign_files", f"foreign-{name}", f"the first bytes of {subject.split('|')[0]} alone", 1,
                  {"file": f.raw(magic)}, MIN, "FORMAT", subject, ["foreign"])
 
 
