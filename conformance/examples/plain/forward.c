@@ -21,8 +21,10 @@
 tl_status tl_logits_init(tl_logits *out, size_t max_rows, size_t vocab, tl_error *err) {
     size_t n;
     if (out == NULL || max_rows == 0 || vocab == 0) {
-        return tli_fail(err, TL_ERR_INVALID, "%zu rows of %zu logits, at least 1 of 1 is needed",
-                        max_rows, vocab);
+        return tli_fail(
+            err, TL_ERR_INVALID,
+            "out is NULL, or there are %zu rows of %zu logits, at least 1 of 1 is needed", max_rows,
+            vocab);
     }
     *out = (tl_logits){0};
     float *data = tli_mul(max_rows, vocab, &n) ? tli_calloc(n, sizeof *data) : NULL;
@@ -411,7 +413,7 @@ static tl_status check_outputs(const tl_model_config *cfg, const tl_weights *wei
     size_t n_tokens = 0;
     if (weights == NULL || logits == NULL || weights->arch != cfg->arch ||
         logits->vocab != cfg->vocab_size) {
-        return tli_fail(err, TL_ERR_INVALID, "weights or logits are NULL or another model's");
+        return tli_fail(err, TL_ERR_INVALID, "weights or logits is NULL or another model's");
     }
     for (size_t s = 0; s < batch->n_seqs; s++) {
         n_tokens += batch->seqs[s].n_tokens;

@@ -31,7 +31,8 @@ static tl_status each(const call *c, row *check) {
 
 static tl_status check_tokens(const call *c, size_t s, const tl_forward_seq *seq) {
     if (seq->n_tokens == 0 || seq->tokens == NULL || (seq->blocks == NULL && seq->n_blocks > 0)) {
-        return tli_fail(c->err, TL_ERR_INVALID, "sequence %zu has no tokens, or a NULL pointer", s);
+        return tli_fail(c->err, TL_ERR_INVALID,
+                        "sequence %zu has no tokens, or tokens or blocks is NULL", s);
     }
     return TL_OK;
 }
@@ -203,7 +204,8 @@ tl_status tl_forward_check(const tl_model_config *cfg, const tl_kv_pool *pool, t
                            const tl_forward_batch *batch, tl_error *err) {
     if (cfg == NULL || pool == NULL || scratch == NULL || batch == NULL || batch->n_seqs == 0 ||
         batch->seqs == NULL) {
-        return tli_fail(err, TL_ERR_INVALID, "there is no sequence, or an argument is NULL");
+        return tli_fail(err, TL_ERR_INVALID,
+                        "there is no sequence, or cfg, pool, scratch or batch is NULL");
     }
     if (!same_model(cfg, &scratch->cfg)) {
         return tli_fail(err, TL_ERR_INVALID, "the scratch was made for another model");

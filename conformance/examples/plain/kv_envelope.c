@@ -124,7 +124,7 @@ tl_status tl_kv_pool_export(const tl_kv_pool *pool, const uint32_t *ids, size_t 
                             size_t buf_len, size_t *n_written, tl_error *err) {
     if (pool == NULL || n_written == NULL || (ids == NULL && n_ids > 0) ||
         (buf == NULL && buf_len > 0)) {
-        return tli_fail(err, TL_ERR_INVALID, "an argument is NULL");
+        return tli_fail(err, TL_ERR_INVALID, "pool, ids, buf or n_written is NULL");
     }
     TLI_TRY(check_export(pool, ids, n_ids, err));
     size_t size = HEADER;
@@ -286,7 +286,7 @@ tl_status tl_kv_pool_import(tl_kv_pool *pool, const uint8_t *buf, size_t buf_len
                             size_t ids_cap, size_t *n_ids, tl_error *err) {
     if (pool == NULL || n_ids == NULL || (ids == NULL && ids_cap > 0) ||
         (buf == NULL && buf_len > 0)) {
-        return tli_fail(err, TL_ERR_INVALID, "an argument is NULL");
+        return tli_fail(err, TL_ERR_INVALID, "pool, buf, ids or n_ids is NULL");
     }
     if (buf_len < HEADER) {
         return tli_fail_at(err, TL_ERR_FORMAT, buf_len, "%zu bytes, an envelope has at least 64",

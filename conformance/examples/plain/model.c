@@ -291,7 +291,7 @@ static tl_status read_quant(loader *l, const char *quant) {
 tl_status tl_weights_load(tl_weights *out, tl_checkpoint **ckpt, const tl_model_config *cfg,
                           const tl_quant_cfg *quant, tl_error *err) {
     if (out == NULL || ckpt == NULL || *ckpt == NULL || cfg == NULL) {
-        return tli_fail(err, TL_ERR_INVALID, "an argument is NULL");
+        return tli_fail(err, TL_ERR_INVALID, "out, ckpt or cfg is NULL");
     }
     TLI_TRY(plain_config_check(cfg, err));
     loader l = {.ckpt = *ckpt, .cfg = cfg, .err = err};
@@ -415,7 +415,7 @@ tl_status tl_linear_forward(const tl_linear *linear, size_t row_begin, size_t ro
     if (!tli_mul(m, w->n_in, &x_need) || x_len != x_need || !tli_mul(m, w->n_out, &y_need) ||
         y_len != y_need || row_begin > row_end || row_end > w->n_out) {
         return tli_fail(err, TL_ERR_INVALID,
-                        "x has %zu and y %zu values, rows %zu to %zu, for %zu "
+                        "x_len is %zu and y_len %zu, rows %zu to %zu, for %zu "
                         "rows of %zu in and %zu out",
                         x_len, y_len, row_begin, row_end, m, w->n_in, w->n_out);
     }

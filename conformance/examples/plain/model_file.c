@@ -95,7 +95,7 @@ tl_status plain_folder_check(const plain_folder *folder, tl_error *err) {
     for (size_t i = 0; i < folder->n_files; i++) {
         const tl_file_view *file = &folder->files[i];
         if (file->name == NULL || (file->bytes == NULL && file->n_bytes > 0)) {
-            return tli_fail(err, TL_ERR_INVALID, "file %zu has no name or no bytes", i);
+            return tli_fail(err, TL_ERR_INVALID, "the name or the bytes of file %zu are NULL", i);
         }
     }
     return TL_OK;

@@ -151,8 +151,9 @@ tl_status tl_safetensors_f32(const tl_safetensors *st, const char *name, const s
     TLI_TRY(plain_check_shape(info, shape, n_shape, err));
     const size_t n = (size_t)(info->end - info->begin) / size;
     if (dst_len != n || (dst == NULL && n > 0)) {
-        return tli_fail(err, TL_ERR_INVALID, "tensor %s has %zu values, there is room for %zu",
-                        name, n, dst_len);
+        return tli_fail(err, TL_ERR_INVALID,
+                        "tensor %s has %zu values, there is room for %zu, or dst is NULL", name, n,
+                        dst_len);
     }
     const uint8_t *bytes = plain_tensor_bytes(&place);
     for (size_t i = 0; i < n; i++) {

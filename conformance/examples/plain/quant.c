@@ -182,8 +182,8 @@ tl_status tl_qlinear_quantize(tl_qlinear *out, const float *w, size_t w_len, siz
     TLI_TRY(check_shape(n_out, n_in, group, err));
     size_t n_weights;
     if (w == NULL || !tli_mul(n_out, n_in, &n_weights) || n_weights != w_len) {
-        return tli_fail(err, TL_ERR_INVALID, "%zu weights for a matrix of %zu x %zu", w_len, n_out,
-                        n_in);
+        return tli_fail(err, TL_ERR_INVALID, "w is NULL, or w_len is %zu and not %zu x %zu", w_len,
+                        n_out, n_in);
     }
     /* A group has at least two weights, so both parts are at most as long as the weights. */
     tl_qlinear made = {.n_out = n_out,
@@ -210,14 +210,15 @@ tl_status tl_qlinear_quantize(tl_qlinear *out, const float *w, size_t w_len, siz
 /* Fields that contradict each other are the caller's mistake, found before a byte is read. */
 static tl_status check_qlinear(const tl_qlinear *q, tl_error *err) {
     if (q == NULL) {
-        return tli_fail(err, TL_ERR_INVALID, "q is NULL");
+        return tli_fail(err, TL_ERR_INVALID, "the layer q is NULL");
     }
     TLI_TRY(check_shape(q->n_out, q->n_in, q->group, err));
     size_t n_weights;
     if (!tli_mul(q->n_out, q->n_in, &n_weights) || q->qweight_len != n_weights / 2 ||
         q->scales_len != n_weights / q->group * 2 || q->qweight == NULL || q->scales == NULL) {
         return tli_fail(err, TL_ERR_INVALID,
-                        "qweight_len is %zu and scales_len %zu, for %zu x %zu in groups of %zu",
+                        "qweight_len is %zu and scales_len %zu, for %zu x %zu in groups "
+                        "of %zu; or qweight or scales is NULL",
                         q->qweight_len, q->scales_len, q->n_out, q->n_in, q->group);
     }
     return TL_OK;
@@ -235,7 +236,7 @@ static int value_at(const tl_qlinear *q, size_t row, size_t col) {
 tl_status tl_qlinear_dequantize(const tl_qlinear *q, float *w, size_t w_len, tl_error *err) {
     TLI_TRY(check_qlinear(q, err));
     if (w == NULL || w_len != q->n_out * q->n_in) {
-        return tli_fail(err, TL_ERR_INVALID, "room for %zu weights, %zu x %zu are needed", w_len,
+        return tli_fail(err, TL_ERR_INVALID, "w is NULL, or w_len is %zu and not %zu x %zu", w_len,
                         q->n_out, q->n_in);
     }
     for (size_t row = 0; row < q->n_out; row++) {
@@ -270,7 +271,7 @@ tl_status tl_qlinear_forward(const tl_qlinear *q, size_t row_begin, size_t row_e
     if (!tli_mul(m, q->n_in, &x_need) || x_len != x_need || !tli_mul(m, q->n_out, &y_need) ||
         y_len != y_need) {
         return tli_fail(err, TL_ERR_INVALID,
-                        "x has %zu and y %zu values for %zu rows of %zu in and %zu out", x_len,
+                        "x_len is %zu and y_len %zu, for %zu rows of %zu in and %zu out", x_len,
                         y_len, m, q->n_in, q->n_out);
     }
     if (row_begin > row_end || row_end > q->n_out) {

@@ -135,7 +135,8 @@ static tl_status check_once(const tl_runner *runner, const uint32_t *tokens, siz
                             const float *hidden, size_t hidden_len, const float *logits,
                             size_t logits_len, tl_error *err) {
     if (runner == NULL || tokens == NULL || n_tokens == 0 || logits == NULL) {
-        return tli_fail(err, TL_ERR_INVALID, "there is no token, or an argument is NULL");
+        return tli_fail(err, TL_ERR_INVALID,
+                        "there is no token, or runner, tokens or logits is NULL");
     }
     const tl_model_config *cfg = tl_model_config_of(runner->model);
     if (n_tokens > cfg->max_positions) {

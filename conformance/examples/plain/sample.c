@@ -308,7 +308,8 @@ static tl_status check_call(const tl_sampler *s, const float *logits, size_t n_l
                             const uint32_t *token, const double *logprob, tl_error *err) {
     if (s == NULL || logits == NULL || params == NULL || rng == NULL || token == NULL ||
         logprob == NULL) {
-        return tli_fail(err, TL_ERR_INVALID, "an argument is NULL");
+        return tli_fail(err, TL_ERR_INVALID,
+                        "sampler, logits, params, rng, token or logprob is NULL");
     }
     if (n_logits != s->vocab) {
         return tli_fail(err, TL_ERR_INVALID, "%zu logits for a sampler of %zu", n_logits, s->vocab);
