@@ -334,12 +334,28 @@ static void part_close_vocab(ol_test *t) {
     check_large(t, &in, "49,152 logits, many of them close, p = 0.3");
 }
 
+/* More ids than 16 bits count, as newer vocabularies have: half of the top lies beyond. */
+static void part_wide_vocab(ol_test *t) {
+    enum { V = 131072 };
+    float *x = ol_alloc(t, V * sizeof *x);
+    for (size_t i = 0; i < V; i++) {
+        x[i] = ol_rand_normal(t) * 2.0f;
+    }
+    naive_input in = {.x = x, .n = V, .params = naive_params_off()};
+    in.params.top_k = 2000;
+    check_large(t, &in, "131,072 logits, k = 2000");
+    in.params.top_k = 0;
+    in.params.top_p = 0.9;
+    check_large(t, &in, "131,072 logits, p = 0.9");
+}
+
 void test_sampler_matches_l81_golden(ol_test *t) {
     static const test_part parts[] = {
         {"logprob", part_logprob},           {"walk", part_walk},
         {"top-k-ties", part_top_k_ties},     {"scaled-ties", part_scaled_ties},
         {"first-masked", part_first_masked}, {"tail", part_tail},
-        {"large-vocab", part_large_vocab},   {"close-vocab", part_close_vocab}};
+        {"large-vocab", part_large_vocab},   {"close-vocab", part_close_vocab},
+        {"wide-vocab", part_wide_vocab}};
     for (size_t i = 0; i < ol_n_cases(t, "sampler"); i++) {
         run_case(t, ol_case_at(t, "sampler", i));
     }
