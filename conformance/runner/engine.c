@@ -353,6 +353,13 @@ bool ol_engine_open(ol_engine *engine, const ol_paths *paths, ol_engine_kind kin
     return open_library(engine, paths, given, fault);
 }
 
+bool ol_engine_is_unchanged(const ol_engine *engine) {
+    char sha256[OL_SHA256_TEXT];
+    uint64_t n_bytes = 0;
+    return engine->read_dir[0] == '\0' ||
+           (ol_sha256_file(engine->file, &n_bytes, sha256) && strcmp(sha256, engine->sha256) == 0);
+}
+
 void ol_engine_clear(ol_engine *engine) {
     for (size_t i = 0; i < OL_ENGINE_ARGS_MAX; i++) {
         free(engine->argv[i]);

@@ -62,6 +62,10 @@ bool ol_engine_open(ol_engine *engine, const ol_paths *paths, ol_engine_kind kin
                     const char *given, const char *wrap, ol_fault *fault);
 void ol_engine_clear(ol_engine *engine);
 
+/* Is what was judged still what was hashed? Everything but a testee that runs where it lies is a
+ * copy of the run's own. */
+bool ol_engine_is_unchanged(const ol_engine *engine);
+
 /* Do the bytes of a program, library or object name a sanitizer's runtime? */
 bool ol_holds_sanitizer(const char *bytes, size_t n);
 

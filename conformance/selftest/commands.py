@@ -614,6 +614,28 @@ def engine_changes_on_disk():
         want(read_log(log)[0]["engine"]["sha256"] == hashlib.sha256(stream.read()).hexdigest(), "another hash")
 
 
+def testee_changes_on_disk():
+    """A testee runs where it lies: one that changes meanwhile passes nothing, one whose neighbours change is judged."""
+    folder = temporary("testee")
+    shutil.copytree(os.path.join(ROOT, "conformance", "examples"), folder)
+    subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
+    for name, cls, code in (("testee.py", "integrity", 1), ("README.md", "pass", 0)):
+        log = temporary("testee.jsonl")
+        child = subprocess.Popen([os.path.join(BUILD, "bin", "ol"), "check", "L10.1", "--testee", f"{folder}/testee.py",
+                                  "-j", "1", "--only", "hand*", "--only", "pcg32*", "--report", "text", "--report",
+                                  f"jsonl:{log}"], text=True, env={**os.environ, "OL_ROOT": ROOT, "TMPDIR": TOP},
+                                 stdout=subprocess.PIPE)
+        seen = []
+        for line in child.stdout:
+            seen.append(line)
+            if line.startswith("[ 1/"):
+                with open(f"{folder}/{name}", "a", encoding="utf-8") as stream:
+                    stream.write("\n")
+        tests = [record for record in read_log(log) if record["kind"] == "test"]
+        want(child.wait() == code and [t["class"] for t in tests] == [cls, cls], "".join(seen))
+        want(code == 0 or "changed on disk" in "".join(seen), "".join(seen))
+
+
 def host_knows_the_whole_interface():
     """The host's list, the headers and the library name the same functions."""
     declared = set()
@@ -713,7 +735,8 @@ CASES = [exit_0, exit_0_for_all_24, exit_1, exit_2_usage, exit_2_helps, exit_3, 
          jobs_change_nothing,
          prerequisite_that_did_not_run_blocks_nothing, slow_machine_fails_nobody, goldens_are_added, tests_as_json,
          unproven_is_a_list_of_checks, proofs_are_read, parity_names_the_first_draw, explain_everything, doctor_looks,
-         help_is_there, killed_run_is_swept, engine_changes_on_disk, host_knows_the_whole_interface,
+         help_is_there, killed_run_is_swept, engine_changes_on_disk, testee_changes_on_disk,
+         host_knows_the_whole_interface,
          tree_can_be_moved, wrapped_by_valgrind, debugger_at_a_terminal,
          empty_environment, closed_descriptors]
 
