@@ -16,13 +16,15 @@
 #include "tl/quant.h"
 #include "tl/sample.h"
 
-/* Allocations still granted; afterwards all are refused. */
+/* Allocations still granted; afterwards one is refused, or all are. */
 static size_t n_granted = SIZE_MAX;
+static bool is_for_good = true;
 static size_t n_asked = 0;
 
 static bool is_granted(void) {
     n_asked++;
     if (n_granted == 0) {
+        n_granted = is_for_good ? 0 : SIZE_MAX;
         return false;
     }
     n_granted--;
@@ -88,8 +90,9 @@ static void check_every_refusal(make object) {
     assert_false(empty);
     const size_t n_needed = n_asked;
     assert_true(n_needed >= 1);
-    for (size_t n = 0; n < n_needed; n++) {
-        n_granted = n;
+    for (size_t n = 0; n < 2 * n_needed; n++) {
+        is_for_good = n < n_needed;
+        n_granted = n % n_needed;
         const tl_status status = object(&empty, &err);
         n_granted = SIZE_MAX;
         assert_int_equal(status, TL_ERR_NOMEM);
@@ -97,6 +100,7 @@ static void check_every_refusal(make object) {
         assert_true(strlen(err.text) > 0);
         assert_true(empty);
     }
+    is_for_good = true;
     n_granted = n_needed;
     const tl_status status = object(&empty, NULL);
     n_granted = SIZE_MAX;

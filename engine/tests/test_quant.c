@@ -192,6 +192,8 @@ static void packing_is_checked(void **state) {
     assert_int_equal(tl_int4_unpack(packed, SIZE_MAX / 2 + 1, q, 0, &err), TL_ERR_INVALID);
     assert_int_equal(tl_int4_unpack(NULL, 3, q, 6, &err), TL_ERR_INVALID);
     assert_int_equal(tl_int4_unpack(packed, 3, NULL, 6, &err), TL_ERR_INVALID);
+    assert_int_equal(tl_int4_unpack(NULL, 3, NULL, 0, &err), TL_ERR_INVALID);
+    assert_non_null(strstr(err.text, "packed is NULL"));
     assert_int_equal(tl_int4_unpack(NULL, 0, NULL, 0, NULL), TL_OK);
     size_t n = 5;
     assert_int_equal(tl_int4_packed_size(3, 4, NULL, &err), TL_ERR_INVALID);
@@ -448,6 +450,7 @@ static void forward_is_checked(void **state) {
     }
     float out[8];
     assert_int_equal(tl_qlinear_dequantize(&q, out, 7, NULL), TL_ERR_INVALID);
+    assert_int_equal(tl_qlinear_dequantize(&q, out, 9, NULL), TL_ERR_INVALID);
     assert_int_equal(tl_qlinear_dequantize(&q, NULL, 8, NULL), TL_ERR_INVALID);
     assert_int_equal(tl_qlinear_dequantize(NULL, out, 8, NULL), TL_ERR_INVALID);
     assert_int_equal(tl_qlinear_forward(&q, 0, 2, NULL, 0, 0, NULL, 0, work, NULL), TL_OK);
