@@ -1,30 +1,34 @@
 #!/usr/bin/python3
 """Score the 24 tests by ordinary mutations: operators, relations, constants and statements of the engine's source.
 
-  mutants.py --operators [FILE...] [-j N] [--sample N] [--seed S] [--fuzz SECONDS] [--report json:PATH]
+  mutants.py --operators [FILE...] [-j N] [--sample N] [--seed S] [--fuzz SECONDS] [--report json:PATH] [--after REPORT]
 
 The mutants are those of PyPI's universalmutator, held to one version and hash and put into a venv below build/mutants/;
 it works on the text of a line, so it needs no front end for C, and its rules are a page. Nothing of it is part of
 `make check`. Each mutant is known by the file, the function, the line of the source and what becomes of it. Their order
 is that of the hashes of that with the seed: a change elsewhere in a file leaves the sample as it is. From that order are
 taken the first N (150) of each file that compile without warnings, to another object than the engine's own and than
-that of an earlier one; the others are counted. Each meets the 24 tests until one does not pass.
+that of an earlier one; the others are counted. Each meets the 24 tests until one does not pass. The test that saw a
+mutant in an earlier run (build/mutants/killers.json, or the report after --after) is asked first and alone. A survivor
+meets the engine's own tests under ASan (survivors.py); the score is of the 24 tests, a column beside it of both.
 
-operators.ignore.json says of mutants why no test sees them:
+operators.ignore.json says of mutants why none of the 24 tests sees them:
   equivalent   no allowed call can tell it from the engine; left out of the score
+  unit         the engine's own tests see it, and must; counted as survived
   standing     a call could, and no test can be asked to make it; counted as survived
-An entry whose line is no longer in the source is stale; one whose mutant is caught after all is wrong. With --fuzz, each
-survivor is fuzzed for so long against the second implementation (needs clang), one that is called equivalent for a
-tenth of that; it must not be found out.
+An entry whose line is no longer in the source is stale; one whose mutant is caught after all, or by the engine's own
+tests and not called unit, is wrong. With --fuzz, each mutant that nothing saw is fuzzed for so long against the second
+implementation (needs clang), one that is called equivalent for a tenth of that; it must not be found out.
 FILE is a source of engine/src or a module; without one, all of sample, pcg32, quant, kv and model, which must each have
 90 % of their mutants caught.
 
 Exit codes: 0; 2 usage; 4 no such file; 6 a module below 90 %, a survivor without a reason, or an entry that is stale or
-wrong; 7 baseline red; 70 no venv, or the judge failed. Standard library only, but for the tool.
+wrong; 7 baseline red; 70 no venv or no variant asan, or the judge failed. Standard library only, but for the tool.
 """
 import argparse
 import collections
 import concurrent.futures
+import functools
 import hashlib
 import json
 import os
@@ -40,7 +44,8 @@ sys.path.insert(0, HERE)
 import report  # noqa: E402
 from build import Build, Unbuildable  # noqa: E402
 from catalog import ROOT, read, sha  # noqa: E402
-from cells import LEAST_LIMIT_S, Judge  # noqa: E402
+from cells import Judge, JudgeBroken  # noqa: E402
+from survivors import Fuzzer, OwnTests, Stop, module, stem  # noqa: E402
 
 TOOL = "universalmutator==1.14.1"
 TOOL_SHA256 = "c2bb39fd143c22d905dd3f8c5d151308f5b7726887a1b3429f894b0e1ebf3b01"
@@ -62,10 +67,6 @@ FIRST = {
     "model_layout": "bigram | safetensors",
     "model_tensors": "bigram | safetensors",
 }
-FUZZ = {  # targets that compare a source's work with the second implementation's
-    "sample": "sampler", "pcg32": "sampler", "quant": "quant", "kv": "kv_calls", "kv_envelope": "kv_import",
-    "model": "checkpoint", "model_config": "config", "model_layout": "safetensors", "model_tensors": "safetensors",
-}
 LATE = ("safetensors", "kv_pool_bounds", "sampler", "batched", "config")  # those that take long, each by itself
 ASK = """
 import contextlib, json, sys
@@ -74,14 +75,6 @@ with contextlib.redirect_stdout(sys.stderr):
     found = mutator.mutants_regexp(sys.stdin.readlines(), sys.argv[1:], ignorePatterns=[], ignoreStringOnly=True)
 json.dump([[m[0], m[1].rstrip(), m[2][0].split(" ==> ")[0]] for m in found], sys.stdout)
 """
-
-
-class Stop(Exception):
-    """End the run with an exit code and a sentence."""
-
-    def __init__(self, code, words):
-        super().__init__(words)
-        self.code = code
 
 
 # ---------------------------------------------------------------- the mutants
@@ -162,11 +155,6 @@ def generate(interpreter, file):
     return found, lines
 
 
-def module(file):
-    """The module of a source: the first word of its name."""
-    return re.split(r"[_.]", os.path.basename(file))[0]
-
-
 def select(words, sources):
     """The sources that the words name: paths, names of files, modules."""
     chosen = []
@@ -188,7 +176,7 @@ class Ignored:
         self.by_id, self.stale = {}, []
         for entry in json.loads(read(path))["mutants"] if os.path.exists(path) else []:
             keys = {"file", "function", "line", "becomes", "verdict", "reason"}
-            if set(entry) != keys or entry["verdict"] not in ("equivalent", "standing") or len(entry["reason"]) < 20:
+            if set(entry) != keys or entry["verdict"] not in ("equivalent", "unit", "standing") or len(entry["reason"]) < 20:
                 raise Stop(2, f"{os.path.basename(path)}: an entry has {', '.join(sorted(keys))}: {entry}")
             here = sources.get(entry["file"], set())
             if (entry["function"], entry["line"]) not in here:
@@ -243,11 +231,37 @@ class Reach:
                 if any(not function or names[n - 1] == function for n in files.get(file, []))}
 
 
+class Killers:
+    """What saw a mutant the last time: {id: [test of the 24, test of the engine]}. It is asked first, and decides nothing."""
+
+    def __init__(self, path, reports):
+        self.path, self.lock = path, threading.Lock()
+        try:
+            self.known = {row["id"]: [row["test"], (row.get("own") or {}).get("program", "")]
+                          for name in reports for part in json.loads(read(name))["files"] for row in part["mutants"]}
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise Stop(2, f"--after takes a report of --operators: {error!r}") from error
+        self.known.update(json.loads(read(path)) if os.path.exists(path) else {})
+
+    def of(self, mutant):
+        return self.known.get(mutant.id, ["", ""])
+
+    def note(self, mutant, test, own):
+        """A mutant that nothing saw keeps what saw it before."""
+        with self.lock:
+            now = [test or self.of(mutant)[0], own or self.of(mutant)[1]]
+            if now != self.of(mutant):
+                self.known[mutant.id] = now
+                report.put(self.path, json.dumps(self.known, sort_keys=True))
+
+
 class Scorer:
     def __init__(self, build, judge, reach, options):
         self.build, self.judge, self.reach, self.options = build, judge, reach, options
         self.lock = threading.Lock()
-        self.fuzzer = Fuzzer(options) if options.fuzz else None
+        self.killers = Killers(os.path.join(options.cache, "killers.json"), options.after or [])
+        self.own = OwnTests(options.cache, options.jobs)
+        self.fuzzer = Fuzzer(options.cache) if options.fuzz else None
 
     def baseline(self, library):
         """The engine itself must pass, twice alike; the tests' times are those that it took."""
@@ -256,12 +270,11 @@ class Scorer:
             if runs[0][name]["class"] != "pass" or runs[0][name] != runs[1][name]:
                 raise Stop(7, f"the unmutated engine does not pass {name} twice alike")
 
-    def order(self, file, reached):
+    def order(self, file, reached, first=""):
         """The tests in groups that one run of the judge takes: after each the mutant may be done with."""
-        name = os.path.basename(file).removesuffix(".c")
-        likely = FIRST.get(name) or FIRST.get(module(file), "")
-        groups = [[t for part in group.split() for t in self.judge.tests if t.startswith(part)]
-                  for group in likely.split("|")]
+        likely = FIRST.get(stem(file)) or FIRST.get(module(file), "")
+        groups = [[first]] + [[t for part in group.split() for t in self.judge.tests if t.startswith(part) and t != first]
+                              for group in likely.split("|")]
         rest = [t for t in self.judge.tests if not any(t in group for group in groups)]
         groups.append([t for t in rest if not t.startswith(LATE)])
         groups += [[t] for t in rest if t.startswith(LATE)]
@@ -296,26 +309,17 @@ class Scorer:
         return chosen, counts
 
     def judged(self, mutant):
-        """{verdict, test, check}: the first test, in the order for the file, that does not pass."""
+        """{verdict, test, check}: the first test, in the order for the mutant, that does not pass."""
         code = self.build.code(mutant.file, mutant.digest)
-        groups = self.order(mutant.file, self.reach.tests(mutant.file, mutant.function))
-        kept = [{t: self.judge.cached(code, t, True) for t in group} for group in groups]
-        for group, cells in zip(groups, kept):
-            bad = self.first_bad(group, cells)
+        groups = self.order(mutant.file, self.reach.tests(mutant.file, mutant.function), self.killers.of(mutant)[0])
+        for group in groups:
+            bad = self.first_bad(group, {t: self.judge.cached(code, t, True) for t in group})
             if bad:
                 return bad
         with tempfile.TemporaryDirectory(prefix="operators-") as folder:
-            path = ""
-            for group, cells in zip(groups, kept):
-                missing = [t for t in group if cells[t] is None]
-                if not missing:
-                    continue
-                path = path or self.build.library(os.path.join(folder, "engine.so"), mutant.file, mutant.made)
-                limit = max(LEAST_LIMIT_S, *[self.judge.limits.get(t, 0) for t in missing])
-                for test, record in self.judge.run(path, missing, True, 1, limit).items():
-                    cells[test] = self.judge.cell(record)
-                    self.judge.keep(code, test, True, cells[test])
-                bad = self.first_bad(group, cells)
+            library = functools.cache(lambda: self.build.library(os.path.join(folder, "engine.so"), mutant.file, mutant.made))
+            for group in groups:
+                bad = self.first_bad(group, self.judge.cells(code, library, group)[0])
                 if bad:
                     return bad
         return {"verdict": "survived", "test": "", "check": ""}
@@ -336,13 +340,16 @@ class Scorer:
         done, begin = [0], time.monotonic()
 
         def one(mutant):
-            result = self.judged(mutant)
+            result, own = self.judged(mutant), None
+            if result["verdict"] == "survived":
+                own = result["own"] = self.own.judged(mutant, lines, self.killers.of(mutant)[1])
+            self.killers.note(mutant, result["test"], own["program"] if own else "")
             with self.lock:
                 done[0] += 1
                 each = (time.monotonic() - begin) / done[0]
                 report.progress(f"{file}: {done[0]} of {len(chosen)} judged, {each:.1f} s each")
             verdict, reason = ignored.by_id.get(mutant.id, ("", ""))
-            if self.fuzzer and result["verdict"] == "survived":
+            if self.fuzzer and result["verdict"] == "survived" and not own:
                 seconds = self.options.fuzz if verdict != "equivalent" else max(1, self.options.fuzz // 10)
                 result["fuzzed"] = self.fuzzer.run(mutant, lines, seconds)
             return {"id": mutant.id, "line": mutant.number, "function": mutant.function, "was": mutant.line,
@@ -350,41 +357,6 @@ class Scorer:
         rows = list(pool.map(one, chosen))
         return {"file": file, "all": len(mutants), **{k: counts[k] for k in ("drawn", "unbuildable", "same object", "twin")},
                 "mutants": rows}
-
-
-# ---------------------------------------------------------------- fuzzing
-
-
-class Fuzzer:
-    """Survivors as libraries with the fuzz variant's flags, each given to a target for some seconds."""
-
-    def __init__(self, options):
-        self.options = options
-        self.build = Build(os.path.join(ROOT, "build", "fuzz"), options.cache)
-        self.build.baseline()
-        self.build.link = [w for w in self.build.link if w != "-Wl,-z,defs"] + ["-Wl,-Bsymbolic"]
-
-    def run(self, mutant, lines, seconds):
-        """{target, seconds, executions, found}, kept by the code that was fuzzed."""
-        name = os.path.basename(mutant.file).removesuffix(".c")
-        target = FUZZ.get(name) or FUZZ[module(mutant.file)]
-        made, digest = self.build.object(mutant.file, mutant.source(lines))
-        code = self.build.code(mutant.file, digest)[:16]
-        kept = os.path.join(self.options.cache, "fuzzed", f"{code}-{target}-{seconds}.json")
-        if not os.path.exists(kept):
-            library = self.build.library(os.path.join(self.options.cache, "fuzzed", code + ".so"), mutant.file, made)
-            done = subprocess.run([sys.executable, os.path.join(ROOT, "fuzz", "fuzz.py"), "run", target, "--lib", library,
-                                   "--seconds", str(seconds)], text=True, check=False,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            found = re.search(r"^(.*) executions in (\d+) s.*: (FOUND|nothing found)$", done.stdout, re.M)
-            if not found or done.returncode not in (0, 1):
-                raise Stop(70, f"fuzz.py run {target}: {done.stdout.strip()[-500:]}")
-            wrong = re.search(r"^(?:WRONG|.*ERROR|.*runtime error).*", done.stdout, re.M)
-            result = {"target": target, "seconds": int(found[2]), "executions": int(found[1].split()[-1]),
-                      "found": (wrong[0] if wrong else "an end without words") if found[3] == "FOUND" else ""}
-            report.put(kept, json.dumps(result))
-            os.unlink(library)
-        return json.loads(read(kept))
 
 
 # ---------------------------------------------------------------- what came out
@@ -395,13 +367,15 @@ def figures(rows):
     words = collections.Counter(r["verdict"] for r in rows if not r["ignored"] == "equivalent")
     detected = sum(words[word] for word in DETECTED)
     n = sum(words.values())
+    own = sum(bool(r.get("own")) for r in rows if r["ignored"] != "equivalent")
     return {"judged": len(rows), "equivalent": len(rows) - n, "killed": words["killed"],
-            "ended": detected - words["killed"], "survived": n - detected, "score": detected / n if n else 1.0}
+            "ended": detected - words["killed"], "survived": n - detected, "score": detected / n if n else 1.0,
+            "own": own, "both": (detected + own) / n if n else 1.0}
 
 
 def as_table(files):
     head = ("file", "mutants", "drawn", "unbuildable", "same object", "twins", "judged", "killed", "crash or timeout",
-            "equivalent", "survived", "score")
+            "equivalent", "survived", "score", "engine's tests", "both")
     lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
 
     def add(name, parts):
@@ -409,7 +383,7 @@ def as_table(files):
         sums = [sum(p[k] for p in parts) for k in ("all", "drawn", "unbuildable", "same object", "twin")]
         f = figures(rows)
         cells = [name, *sums, f["judged"], f["killed"], f["ended"], f["equivalent"], f["survived"],
-                 f"{100 * f['score']:.1f} %"]
+                 f"{100 * f['score']:.1f} %", f["own"], f"{100 * f['both']:.1f} %"]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     for part in files:
         add(os.path.basename(part["file"]), [part])
@@ -428,12 +402,17 @@ def faults(files, ignored, least=LEAST_SCORE):
     for part in files:
         for row in part["mutants"]:
             place = f"{part['file']}:{row['line']}: {row['id']} {row['was']}  ->  {row['becomes']}"
-            if row["verdict"] == "survived" and not row["ignored"]:
-                words.append(f"survived: {place}")
-            if row.get("fuzzed", {}).get("found"):
-                words.append(f"survived, and found by fuzzing {row['fuzzed']['target']}: {row['fuzzed']['found']}: {place}")
+            own = row.get("own") and f"{row['own']['program']}: {row['own']['case']} {row['own']['how']}"
             if row["verdict"] != "survived" and row["ignored"]:
                 words.append(f"in the ignore list, and {row['verdict']} by {row['test']}: {place}")
+            elif row["verdict"] == "survived" and not row["ignored"]:
+                words.append(f"survived{f', and seen by {own}' if own else ''}: {place}")
+            elif row["ignored"] == "unit" and not own:
+                words.append(f"called unit in the ignore list, and no test of the engine's own sees it: {place}")
+            elif row["ignored"] in ("equivalent", "standing") and own:
+                words.append(f"called {row['ignored']} in the ignore list, and seen by {own}: {place}")
+            if (row.get("fuzzed") or {}).get("found"):
+                words.append(f"survived, and found by fuzzing {row['fuzzed']['target']}: {row['fuzzed']['found']}: {place}")
     return words
 
 
@@ -474,6 +453,7 @@ def parser():
     p.add_argument("--seed", type=int, default=SEED)
     p.add_argument("--fuzz", type=int, default=0, metavar="SECONDS")
     p.add_argument("--report", action="append")
+    p.add_argument("--after", action="append", metavar="REPORT")
     p.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
     p.add_argument("--cache", default=os.path.join(ROOT, "build", "mutants"))
     return p
@@ -485,6 +465,9 @@ def main(argv):
     except Stop as stop:
         print(f"ol mutants --operators: {stop}", file=sys.stderr)
         return stop.code
+    except JudgeBroken as broken:
+        print(f"ol mutants --operators: {broken}", file=sys.stderr)
+        return 70
     except FileNotFoundError as missing:
         print(f"ol mutants --operators: the engine and the judge must be built first (make all): {missing}",
               file=sys.stderr)

@@ -38,6 +38,7 @@ import mutants  # noqa: E402
 import operators  # noqa: E402
 import page  # noqa: E402
 import report  # noqa: E402
+import survivors  # noqa: E402
 import verdict  # noqa: E402
 from catalog import ROOT, read  # noqa: E402
 
@@ -254,6 +255,21 @@ class Cache(Base):
         self.assertIn("conformance/tests/test_kv_walk.c", walk)
         self.assertIn("conformance/tests/naive_kv.c", walk)
         self.assertNotIn("conformance/tests/test_sample_hand.c", walk)
+
+
+class SecondLook(unittest.TestCase):
+    def test_busy_machine(self):
+        """A timeout of a test that hardly had a processor is no verdict; one that spent its time is not asked again."""
+        for cpu_ms, asked, word in ((100, 2, "pass"), (1900, 1, "timeout")):
+            judge, limits = cells.Judge.__new__(cells.Judge), []
+
+            def run(library, tests, strict, jobs, limit):
+                limits.append(limit)
+                return {"t": {"class": "pass" if len(limits) > 1 else "timeout", "cpu_ms": cpu_ms, "checks": [], "cause": None}}
+            judge.limits, judge.run, judge.cached, judge.keep = {}, run, mock.Mock(return_value=None), mock.Mock()
+            found, _ = judge.cells("code", lambda: "library", ["t"])
+            self.assertEqual((found["t"]["class"], len(limits)), (word, asked))
+            self.assertEqual(judge.keep.call_args[0][3]["class"], word)
 
 
 class Corpora(Base):
@@ -533,15 +549,25 @@ class Operators(unittest.TestCase):
         more, _ = self.sample(9, digests)
         self.assertEqual(([m.text for m in few], counts["drawn"]), ([m.text for m in more[:5]], 5))
 
+    OWN = {"program": "test_x", "case": "c", "how": "fails"}
+
     def rows(self, *verdicts):
-        return [{"id": str(i), "line": 1, "was": "w", "becomes": "b", "test": "t", "verdict": verdict, "ignored": ignored}
-                for i, (verdict, ignored) in enumerate(verdicts)]
+        """A third word says that the engine's own tests see it."""
+        return [{"id": str(i), "line": 1, "was": "w", "becomes": "b", "test": "t", "verdict": verdict, "ignored": ignored,
+                 "own": self.OWN if seen else None} for i, (verdict, ignored, *seen) in enumerate(verdicts)]
 
     def test_score(self):
         rows = self.rows(("killed", ""), ("timeout", ""), ("crash", ""), ("survived", ""), ("survived", "equivalent"))
         self.assertEqual(operators.figures(rows)["score"], 0.75)
         rows = self.rows(("killed", ""), ("survived", "standing"), ("survived", "equivalent"))
         self.assertEqual(operators.figures(rows)["score"], 0.5)
+        rows = self.rows(("killed", ""), ("survived", "standing"), ("survived", "unit", "seen"), ("survived", "equivalent"),
+                         ("survived", "", "seen"))
+        figures = operators.figures(rows)
+        self.assertEqual((figures["score"], figures["own"], figures["both"]), (0.25, 2, 0.75))
+        table = operators.as_table([{"file": "engine/src/kv.c", "mutants": rows, "all": 9, "drawn": 9, "unbuildable": 0,
+                                     "same object": 0, "twin": 0}])
+        self.assertIn("| 25.0 % | 2 | 75.0 % |", table)
 
     def test_faults(self):
         def faults(file, *verdicts, stale=()):
@@ -555,6 +581,66 @@ class Operators(unittest.TestCase):
         self.assertRegex(faults("kv", *many, ("survived", ""))[0], "survived: engine/src/kv.c:1")
         self.assertRegex(faults("kv", *many, ("killed", "equivalent"))[0], "in the ignore list, and killed by t")
         self.assertEqual(faults("kv", *many, stale=["x"]), ["stale: x"])
+        self.assertEqual(faults("kv", *many, ("survived", "unit", "seen")), [])
+        for row, words in ((("survived", "unit"), "called unit .* no test of the engine's own sees it"),
+                           (("survived", "standing", "seen"), "called standing .* seen by test_x: c fails"),
+                           (("survived", "equivalent", "seen"), "called equivalent .* seen by test_x: c fails"),
+                           (("survived", "", "seen"), "survived, and seen by test_x: c fails: engine"),
+                           (("killed", "unit"), "in the ignore list, and killed by t")):
+            self.assertRegex("".join(faults("kv", *many, row)), words)
+
+    def scorer(self, fails, known):
+        """A scorer of kv.c whose judge is told what a mutant does not pass, and who has seen it; and what was asked."""
+        scorer, asked = operators.Scorer.__new__(operators.Scorer), []
+
+        def cells(_, library, tests):
+            asked.append(tests)
+            return {t: {"class": fails.get(t, "pass"), "check": ""} for t in tests}, len(tests)
+        scorer.judge = mock.Mock(tests=[test["name"] for test in catalog.judge_catalog()], cells=cells,
+                                 cached=lambda code, test, strict: None)
+        scorer.build, scorer.reach = mock.Mock(), mock.Mock(tests=lambda file, function: set(scorer.judge.tests[1:]))
+        scorer.killers = operators.Killers(os.devnull + "/none", [])
+        scorer.killers.known = known
+        return scorer, asked
+
+    def test_killers_first(self):
+        """Who saw a mutant is asked first and alone; it decides nothing, and who really fails is what is reported."""
+        mutant = operators.Mutant("engine/src/kv.c", 5, "one", "a", "b", "r")
+        unreached, *names = self.scorer({}, {})[0].judge.tests
+        late = [name for name in names if name.startswith(operators.LATE)][-1]
+        for fails in ({}, {late: "fail"}, {late: "timeout"}, {names[0]: "crash", late: "fail"}):
+            plain = self.scorer(fails, {})[0].judged(mutant)
+            self.assertEqual(plain["verdict"] == "survived", not fails)
+            for killer in (*names, unreached, "gone"):
+                scorer, asked = self.scorer(fails, {mutant.id: [killer, ""]})
+                found = scorer.judged(mutant)
+                self.assertEqual(found["verdict"] == "survived", not fails)
+                self.assertEqual(fails.get(found["test"], "pass") == "pass", not fails)
+                if killer in names:
+                    self.assertEqual(asked[0], [killer])
+                if killer in fails:
+                    self.assertEqual((found["test"], len(asked)), (killer, 1))
+                else:
+                    self.assertEqual(found, plain)
+                if not fails:
+                    self.assertEqual(sorted(itertools.chain(*asked)), sorted(names))
+
+    def test_killers_are_kept(self):
+        folder = tempfile.mkdtemp(prefix="killers-")
+        self.addCleanup(shutil.rmtree, folder)
+        path, earlier = os.path.join(folder, "killers.json"), os.path.join(folder, "report.json")
+        one, two, three = self.mutants(3)
+        operators.Killers(path, []).note(one, "t1", "")
+        rows = [{"id": one.id, "test": "old"}, {"id": two.id, "test": "", "own": self.OWN}]
+        with open(earlier, "w", encoding="utf-8") as out:
+            json.dump({"files": [{"mutants": rows}]}, out)
+        killers = operators.Killers(path, [earlier])
+        self.assertEqual([killers.of(m) for m in (one, two, three)], [["t1", ""], ["", "test_x"], ["", ""]])
+        for report_of in (path, path + "no"):  # a report of something else; none at all
+            self.assertRaisesRegex(operators.Stop, "--after takes a report", operators.Killers, path, [report_of])
+        killers.note(one, "", "")  # let through by a fault of the tests that is mended later
+        killers.note(two, "", "test_y")
+        self.assertEqual(operators.Killers(path, []).known, {one.id: ["t1", ""], two.id: ["", "test_y"]})
 
     def test_ignore_list(self):
         """Every entry is about a line that is there, and an entry about another line is stale."""
@@ -581,8 +667,97 @@ class Operators(unittest.TestCase):
         sources = [f"engine/src/{n}.c" for n in ("kv", "kv_envelope", "ops", "sample", "pcg32", "quant", "model")]
         self.assertEqual(operators.select([], sources), [sources[i] for i in (3, 4, 5, 0, 1, 6)])
         self.assertEqual(operators.select(["kv"], sources), sources[:2])
+        self.assertEqual(operators.select(["sample", "model"], ["m/model_io.c", "m/sample_order.c", "m/modern.c"]),
+                         ["m/sample_order.c", "m/model_io.c"])
         self.assertEqual(operators.select(["engine/src/ops.c", "kv_envelope.c"], sources), [sources[2], sources[1]])
         self.assertEqual(run("--operators", "no_such.c").returncode, 4)
+
+
+class OwnTests(unittest.TestCase):
+    """The engine's own tests as a judge: what they see of the 24 tests' survivors, and what they do not."""
+
+    FILE = "engine/src/kv.c"
+    PROGRAMS = ("test_kv", "test_kv_envelope", "test_oom", "test_util")
+
+    @classmethod
+    def setUpClass(cls):
+        links = survivors.OwnTests.link_lines
+        with mock.patch.object(survivors.OwnTests, "link_lines",
+                               lambda self, jobs: {k: v for k, v in links(self, jobs).items() if k in cls.PROGRAMS}):
+            cls.folder = Folder()  # nothing kept from before
+            cls.addClassCleanup(shutil.rmtree, cls.folder.path)
+            cls.own = survivors.OwnTests(cls.folder.cache, 2)
+
+    def seen(self, was, becomes, first=""):
+        lines = read(os.path.join(ROOT, self.FILE)).split("\n")
+        at = [i for i, line in enumerate(lines) if line.strip() == was]
+        self.assertEqual(len(at), 1, was)
+        return self.own.judged(operators.Mutant(self.FILE, at[0] + 1, "", lines[at[0]], becomes, "r"), lines, first)
+
+    def test_null(self):
+        """The case is the one that the program did not come back from."""
+        seen = self.seen("if (pool == NULL || key == NULL || id == NULL) {", "if (pool == NULL || id == NULL) {")
+        self.assertEqual((seen["program"], seen["case"]), ("test_kv", "nothing_there_is_answered"))
+        self.assertIn("null", seen["how"])
+
+    def test_memory_that_is_refused(self):
+        seen = self.seen("return pool->slabs != NULL && pool->blocks != NULL && pool->slots != NULL;", "return true;", "test_oom")
+        self.assertEqual((seen["program"], seen["case"]), ("test_oom", "pool_survives_refused_memory"))
+
+    def test_memory_that_is_not_given_back(self):
+        seen = self.seen("free(pool->slots);", "(void)pool;")
+        self.assertEqual((seen["case"], seen["how"]), ("at its end", "LeakSanitizer: detected memory leaks"))
+
+    def test_past_the_end(self):
+        seen = self.seen("pool->slots = tli_calloc(pool->n_slots, sizeof *pool->slots);",
+                         "pool->slots = tli_calloc(pool->n_slots - 1, sizeof *pool->slots);")
+        self.assertEqual(seen["how"], "AddressSanitizer: heap-buffer-overflow")
+
+    def test_not_seen(self):
+        self.assertIsNone(self.seen("size_t n_bytes = 0;", "size_t n_bytes = 1;"))
+
+    def test_order(self):
+        """A program without the source in it cannot tell; who saw the mutant before comes first."""
+        self.assertEqual(sorted(self.own.order(self.FILE)), ["test_kv", "test_kv_envelope", "test_oom"])
+        self.assertEqual(self.own.order(self.FILE)[2], "test_oom")
+        self.assertEqual(self.own.order(self.FILE, "test_oom")[0], "test_oom")
+        self.assertEqual(self.own.order("engine/src/sample.c"), ["test_oom"])
+        self.assertEqual(self.own.order(self.FILE, "test_util"), self.own.order(self.FILE))
+
+    def test_red_baseline(self):
+        """A test that the engine itself fails says nothing about a mutant; and it is asked again the next time."""
+        cell = {"how": "fails", "case": "c", "cases": [], "members": [], "seconds": 0}
+        with mock.patch.object(survivors.OwnTests, "link_lines", lambda self, jobs: {"test_oom": ["gcc"]}), \
+             mock.patch.object(survivors.OwnTests, "run", lambda self, program, archive: cell):
+            with self.assertRaisesRegex(survivors.Stop, "does not pass test_oom under ASan: c fails"):
+                survivors.OwnTests(self.folder.cache, 1)
+            cell["how"] = ""
+            self.assertEqual(survivors.OwnTests(self.folder.cache, 1).clean, {"test_oom": cell})
+
+    def test_words(self):
+        """What a program prints, and how it ends."""
+        def how(status, *lines):
+            cell = survivors.as_cell(status, "\n".join(lines))
+            return cell["case"], cell["how"]
+        good = ["1..2", "ok 1 - a", "ok 2 - b"]
+        self.assertEqual(how(0, *good), ("", ""))
+        self.assertEqual(how(0, "1..2", "ok 1 - a", "not ok 2 # SKIP b"), ("", ""))
+        self.assertEqual(how(1, "1..2", "not ok 1 - a", "ok 2 - b"), ("a", "fails"))
+        self.assertEqual(how(0, *good[:2]), ("", "ends with 0 after 1 of 2 cases"))
+        self.assertEqual(how(3, *good), ("", "ends with 3 after 2 of 2 cases"))
+        self.assertEqual(how(0), ("", "ends with 0 after 0 of no cases"))
+        self.assertEqual(how("timeout", *good[:2]), ("", "timeout"))
+        self.assertEqual(how(1, *good[:2], "==1==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x1 at"),
+                         ("", "AddressSanitizer: heap-buffer-overflow"))
+        self.assertEqual(how(1, *good[:2], "kv.c:3:5: runtime error: shift exponent 32"),
+                         ("", "runtime error: shift exponent 32"))
+
+    def test_fuzz_targets(self):
+        """Each source that is scored has a target, or the word that none is for it; and each target is one."""
+        done = subprocess.run([sys.executable, os.path.join(ROOT, "fuzz", "fuzz.py"), "list", "--names"], text=True,
+                              stdout=subprocess.PIPE, check=True)
+        self.assertEqual(set(survivors.FUZZ.values()) - set(done.stdout.split()), {""})
+        self.assertEqual(set(operators.MODULES) - set(survivors.FUZZ), set())
 
 
 class Links(html.parser.HTMLParser):

@@ -217,7 +217,7 @@ def stages():
         Stage("build clang", build("clang", "all")),
         Stage("24 tests, clang", lambda: judged("clang"), "build clang"),
         Stage("mutants", named_mutants, "build gcc"),
-        Stage("mutants' runner", python("mutants/test_mutants.py"), "build gcc"),
+        Stage("mutants' runner", python("mutants/test_mutants.py"), "build gcc", "build asan"),
         Stage("reports", python("conformance/report/test_report.py"), "build gcc"),
         Stage("faults", python(tools + "faults.py"), "build gcc"),
         Stage("fuzz corpora", lambda: counted(["make", "-s", "-j", JOBS, "fuzz-replay"]), "build asan",
