@@ -347,6 +347,10 @@ static void part_wide_vocab(ol_test *t) {
     in.params.top_k = 0;
     in.params.top_p = 0.9;
     check_large(t, &in, "131,072 logits, p = 0.9");
+    for (size_t i = 0; i < V; i++) {
+        x[i] += 1000.0f;
+    }
+    check_large(t, &in, "131,072 logits of about 1,000, p = 0.9");
 }
 
 void test_sampler_matches_l81_golden(ol_test *t) {

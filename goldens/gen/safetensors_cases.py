@@ -256,11 +256,12 @@ def rule_1_and_2(book):
             {**one(A1, b"\0\0\x80\x3f"), "node": "link"}, ["regular-file"])
     for size in (1, 7):
         bad(f"size-{size}", f"a file of {size} bytes", 1, {"file": f.raw(b"\2" * size)}, NONE,
-            flags=["length"])
+            subject=f"{size} 8", flags=["length"])
     for name, n in (("plus-2", 4), ("plus-8", 10), ("2-32", (1 << 32) + 2), ("2-31", (1 << 31) + 2),
                     ("2-63-minus-1", (1 << 63) - 1), ("top-only", (1 << 56) + 2)):
         book.bad("header_length", f"length-{name}", f"a length field of {n}, two bytes follow", 2,
-                 one("{}", n=n), NONE, flags=["length"])
+                 one("{}", n=n), NONE, flags=["length"],
+                 subject=f"{n} {'2|10' if n <= 100000000 else 100000000}")
     book.bad("header_length", "length-100mb-plus-1-there",
              "100,000,001 bytes of header that are all there", 2,
              {"file": f.raw((100000001).to_bytes(8, "little")) + f.text("{}") +
@@ -416,6 +417,35 @@ def rule_4(book):
             spread(*((f"t{i}", 245000) for i in range(4))), ["nodes"])
     book.bad("header_json", "nodes-many-over", "16,170,000 nodes in 66 entries", 4,
              spread(*((f"t{i}", 245000) for i in range(66))), "nodes-many", flags=["nodes"])
+
+
+# Names that share 32 bits of an FNV-1a hash (the halves of 64 bits, xor), all but two of them begin with the first:
+# a reader that sorts or finds by a short key must go on to compare the names.
+COLLIDING = ("weight", "weightnlclk3", "weightyjxaqk", "weight468ud2")
+COLLIDING_PAIR = ("layers.15439.weight", "layers.67130.weight")
+
+
+def named(*names):
+    """A header of scalars under these names, in this order."""
+    return "{" + ",".join(f'"{name}":' + entry("F32", [1], 4 * i, 4 * i + 4)
+                          for i, name in enumerate(names)) + "}"
+
+
+def colliding_names(book):
+    a, b, c, d = COLLIDING
+    orders = {"rising": (a, d, b, c), "falling": (c, b, d, a), "mixed": (b, a, c, d),
+              "pair": COLLIDING_PAIR, "pair-back": COLLIDING_PAIR[::-1]}
+    for name, names in orders.items():
+        book.ok("header_json", f"collide-{name}", "names that share a short hash are found apart",
+                4, one(named(*names), bytes(range(4 * len(names)))), ["collision"])
+    for name, names, fixed in (
+            ("first", (a, b, c, d, a), (a, b, c, d, "e")), ("long", (b, a, b), (b, a, "e")),
+            ("inner", (c, d, a, b, d), (c, d, a, b, "e")),
+            ("pair", (*COLLIDING_PAIR, COLLIDING_PAIR[0]), (*COLLIDING_PAIR, "e"))):
+        book.bad("header_json", f"collide-twice-{name}",
+                 f"{names[-1]} twice among names that share its short hash", 4,
+                 one(named(*names), bytes(4 * len(names))),
+                 one(named(*fixed), bytes(4 * len(names))), "FORMAT", names[-1], ["collision"])
 
 
 # -------------------------------------------------------------------------- rules 5 to 10
@@ -689,6 +719,8 @@ NOTES = {
     "duplicate": v.note("The last of two equal keys wins, or the first.",
                         "Two readers load two models from one file.", [],
                         ["safetensors/safetensors#401"]),
+    "collision": v.note("Names are told apart by a hash alone.",
+                        "A tensor is found under another one's name, or two are taken for one.", []),
     "depth": v.note("Depth is unbounded or off by one.", "The stack overflows."),
     "nodes": v.note("Nodes are not bounded before a JSON library sees them.",
                     "A 100 MB header takes gigabytes."),
@@ -734,6 +766,7 @@ def main(argv=None):
     rule_1_and_2(book)
     rule_3(book)
     rule_4(book)
+    colliding_names(book)
     rule_5_to_7(book)
     rule_8(book)
     rule_9_and_10(book)

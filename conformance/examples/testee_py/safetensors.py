@@ -27,7 +27,7 @@ BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "BOOL": 8, "U8": 8, "I8": 8, "F8_E5
 FOREIGN = ((b"version https://git-lfs", "a Git LFS pointer, not the file that it stands for"),
            (b"PK\3\4", "a ZIP archive, as PyTorch writes"), (b"PK\5\6", "an empty ZIP archive"),
            (b"GGUF", "a GGUF file"), (b"\0\5\x16\7", "an AppleDouble file of macOS"),
-           (b"<!doctype html", "an HTML page"), (b"<html", "an HTML page"))
+           (b"<!doctype", "an HTML page"), (b"<html", "an HTML page"), (b"<head", "an HTML page"), (b"<body", "an HTML page"))
 
 
 def foreign_kind(head):
