@@ -269,6 +269,48 @@ def old_golden_is_told(folder):
     assert "f16_rounds_to_nearest_even" in page
 
 
+def a_killed_judge_scores_nobody(folder):
+    """On a kernel without seccomp an engine of the same user can kill `ol` itself: every folder stops there."""
+    killed = os.path.join(folder, "ol")
+    with open(killed, "w", encoding="utf-8") as file:
+        # Killed as soon as the file of its last report is there, long before the end.
+        file.write(f"""#!/bin/sh
+[ "$1" = check ] || exec {OL} "$@"
+{OL} "$@" & pid=$!
+until [ -s "$SEEN" ]; do sleep 0.02; done
+kill -9 $pid
+wait $pid
+""")
+    os.chmod(killed, 0o755)
+    base, grade, out = (os.path.join(folder, n) for n in ("autograder", "grade", "out"))
+    for name in (f"{base}/source", f"{grade}/tests"):
+        os.makedirs(name)
+    shutil.copy(script("gradescope/policy.json"), f"{base}/source")
+    shutil.copy(script("prairielearn/policy.json"), f"{grade}/tests")
+    for name in (f"{base}/submission", f"{grade}/student", f"{folder}/in/one"):
+        good(name)
+    with open(f"{folder}/list", "w", encoding="utf-8") as file:
+        file.write(f"{folder}/in/one/\n")
+
+    def ends(code, seen, *command, **env):
+        done = run("bash", *command, env={"OL": killed, "SEEN": seen, **env}, cwd=folder)
+        assert done.returncode == code, (command, done.returncode, done.stderr)
+        return done
+    results = f"{base}/results/results.json"
+    ends(137, f"{base}/results/log.jsonl", script("gradescope/run_autograder"), AUTOGRADER=base)
+    with open(results, encoding="utf-8") as file:
+        assert not readers.gradescope(file.read()).keys() & {"tests", "score"}
+    results = f"{grade}/results/results.json"
+    ends(137, results, script("prairielearn/run.sh"), GRADE=grade, POLICY="yes")
+    assert not os.path.exists(results)
+    ends(137, f"{folder}/junit.xml", script("github-classroom/judge.sh"), killed, "in/one")
+    ends(137, f"{out}/one.jsonl", script("slurm/array.sh"), f"{folder}/list", out, SLURM_ARRAY_TASK_ID="1")
+    done = run(OL, "report", "class", f"{out}/one.jsonl")
+    assert done.returncode == 70 and "no footer" in done.stdout, done.stdout
+    if shutil.which("parallel"):
+        ends(70, f"{folder}/class/one.html", script("parallel/class.sh"), f"{folder}/in", f"{folder}/class")
+
+
 # ------------------------------------------------------------------ engines
 
 
@@ -352,7 +394,7 @@ def main():
     OL = os.path.abspath(args.ol)
     tests = [scripts_are_sound, what_was_not_tried_is_said, packages_are_those_of_the_project,
              workflows_are_yaml, gradescope_runs, gradescope_is_packed, prairielearn_runs, github_runs,
-             a_class_in_parallel, an_array_task, shards_of_one_run, old_golden_is_told, container_command,
+             a_killed_judge_scores_nobody, a_class_in_parallel, an_array_task, shards_of_one_run, old_golden_is_told, container_command,
              plain_engine_is_right, python_testee_is_right]
     passed = failed = skipped = 0
     for function in tests:

@@ -52,8 +52,8 @@ def _shorten(log, text):
 
 def render(log, options):
     stopped = log.is_ours or log.exit_code == 3
-    if log.footer is not None and stopped:
-        message = "\n\n".join(p for p in (log.fault, log.build_log) if p)
+    if stopped:
+        message = "\n\n".join(p for p in (log.fault or words.verdict_line(log), log.build_log) if p)
         result = {"version": 3, "status": "error",
                   "message": words.cut(_shorten(log, message), MESSAGE_MAX), "tests": []}
     else:

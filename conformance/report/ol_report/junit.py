@@ -44,7 +44,7 @@ def _case(log, name, record):
     yield from _properties(pairs, "      ")
     if record is None:
         message = log.fault or words.UNFINISHED
-        kind = "harness" if log.is_ours else "no-result"
+        kind = "harness" if log.footer and log.is_ours else "no-result"
         yield f"      <error{_attributes(type=kind, message=message)}/>"
     elif cls != "pass":
         element = "failure" if cls in FAILURES else "error"

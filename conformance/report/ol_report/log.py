@@ -204,8 +204,8 @@ class Log:
 
     @property
     def is_ours(self):
-        """The judge or the staff broke it: no score may come of this log."""
-        return self.footer is not None and self.exit_code in (70, 5, 2, 4)
+        """The judge or the staff broke it, or it is not finished: no score may come of this log."""
+        return self.exit_code in (70, 5, 2, 4)
 
     @property
     def build_log(self):

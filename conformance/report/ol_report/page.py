@@ -22,7 +22,7 @@ def _verdict(log):
 def _next(log):
     out = ["<h2>What to do next</h2>"]
     first = words.root_cause(log)
-    if log.footer is None or log.is_ours or log.exit_code == 3 or first is None:
+    if log.is_ours or log.exit_code == 3 or first is None:
         out.append(f"<p>{e(words.next_step(log))}</p>")
         if log.build_log:
             out.append(f"<pre>{e(log.build_log)}</pre>")

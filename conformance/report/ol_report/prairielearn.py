@@ -34,7 +34,7 @@ def _score(log, tests):
 
 def _result(log, limit):
     names = [n for n in log.catalog.tests if n in log.selected or n in log.tests]
-    gradable = log.footer is not None and not log.is_ours and log.exit_code != 3
+    gradable = not log.is_ours and log.exit_code != 3
     if not gradable:
         said = words.verdict_line(log)
         parts = [said, words.clean(log.fault), words.clean(log.build_log)]

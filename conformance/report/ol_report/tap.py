@@ -73,7 +73,7 @@ def render(log, options):
         elif not passed:
             out += _yaml(record)
     if log.is_ours:
-        out.append(f"Bail out! {words.one_line(log.fault) or words.EXITS[log.exit_code]}")
-    elif log.footer is not None:
+        out.append(f"Bail out! {words.one_line(log.fault) or words.verdict_line(log)}")
+    else:
         out.append(f"# {words.verdict_line(log)}")
     return "\n".join(out) + "\n"
