@@ -2,7 +2,7 @@
 JUDGE_CFLAGS := -D_GNU_SOURCE -Iengine/include -Iconformance
 RUNNER_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard conformance/runner/*.c))
 JUDGE_OBJ := $(RUNNER_OBJ) $(patsubst %.c,$(B)/obj/%.o,$(wildcard conformance/tests/*.c))
-HOST_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard conformance/host/*.c)) $(B)/obj/conformance/runner/wire.o
+HOST_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard conformance/host/*.c) $(addprefix conformance/runner/,wire.c terms.c))
 
 $(B)/bin/ol: $(JUDGE_OBJ)
 	@mkdir -p $(@D)

@@ -1,8 +1,6 @@
 /* terms.c: find names and numbers in a sentence; see terms.h. */
 #include "terms.h"
 
-#include "judge.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +89,7 @@ static bool has_number(const char *sentence, double wanted) {
 static bool next_piece(const char **at, char mark, char piece[TERM_MOST]) {
     *at += strspn(*at, (char[]){mark, '\0'});
     const size_t n = strcspn(*at, (char[]){mark, '\0'});
-    ol_format(piece, TERM_MOST, "%.*s", (int)n, *at);
+    (void)snprintf(piece, TERM_MOST, "%.*s", (int)n, *at);
     *at += n;
     return n > 0;
 }
@@ -110,26 +108,26 @@ static bool has_term(const char *sentence, const char *term) {
 
 static void append(char *text, size_t cap, const char *between, const char *term) {
     const size_t len = strlen(text);
-    ol_format(text + len, cap - len, "%s", between);
+    (void)snprintf(text + len, cap - len, "%s", between);
     char one[TERM_MOST];
     char before[TERM_MOST] = "";
     for (const char *mark = ""; next_piece(&term, '|', one); mark = " or ") {
         const size_t so_far = strlen(text);
         if (strcmp(one, before) != 0) {
-            ol_format(text + so_far, cap - so_far, "%s`%s`", mark, one);
+            (void)snprintf(text + so_far, cap - so_far, "%s`%s`", mark, one);
         }
-        ol_format(before, sizeof before, "%s", one);
+        (void)snprintf(before, sizeof before, "%s", one);
     }
 }
 
 bool ol_names(const char *sentence, const char *terms, char *why, size_t cap) {
     char term[TERM_MOST];
     char missing[TERM_MOST] = "";
-    ol_format(why, cap, "the message must name ");
+    (void)snprintf(why, cap, "the message must name ");
     for (const char *at = terms, *between = ""; next_piece(&at, ' ', term); between = ", ") {
         append(why, cap, between, term);
         if (missing[0] == '\0' && !has_term(sentence, term)) {
-            ol_format(missing, sizeof missing, "%s", term);
+            (void)snprintf(missing, sizeof missing, "%s", term);
         }
     }
     if (missing[0] == '\0') {
@@ -137,6 +135,6 @@ bool ol_names(const char *sentence, const char *terms, char *why, size_t cap) {
     }
     append(why, cap, "; there is no ", missing);
     const size_t len = strlen(why);
-    ol_format(why + len, cap - len, "; it says: %s", sentence);
+    (void)snprintf(why + len, cap - len, "; it says: %s", sentence);
     return false;
 }
