@@ -21,11 +21,12 @@ import zipfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 sys.dont_write_bytecode = True
-sys.path[:0] = [HERE, os.path.join(ROOT, "conformance", "report")]
+sys.path[:0] = [HERE, os.path.join(ROOT, "conformance", "report"), os.path.join(ROOT, "goldens", "gen")]
 import fuzz  # noqa: E402
 import limits  # noqa: E402
 import seeds  # noqa: E402
 import test_report as logs_made  # noqa: E402
+import vectors  # noqa: E402
 from ol_report import expect, grade, log as logs  # noqa: E402
 
 TESTS = []
@@ -177,6 +178,26 @@ def logs_are_believed_whole_or_not_at_all():
         if log is not None:
             told = (log.footer["verdict"], log.exit_code, {n: t["class"] for n, t in log.tests.items()})
             assert told == truth, f"seed {seed}: a log that was changed tells {told}"
+
+
+@test
+def goldens_are_taken_by_both_checkers_or_by_neither():
+    """The generators' own check of a vectors file shares nothing with the judge's, whose verdicts the corpus has. (A
+    type that it does not expect is a TypeError there; manifests and the probe are read in a folder only.)"""
+    seen = []
+    for path, (verdict, _) in fuzz.read_manifest().items():
+        if not path.startswith("golden/"):
+            continue
+        try:
+            doc = vectors.load_strict(os.path.join(fuzz.CORPUS, path))
+            if isinstance(doc, dict) and doc.get("schema") in ("ol.manifest/1", "ol.probe/1"):
+                continue
+            faults = vectors.check_vectors(doc)
+        except (TypeError, ValueError) as why:
+            faults = [str(why)]
+        assert (verdict == "OK") == (not faults), f"{path}: the judge says {verdict}, the generators' check {faults}"
+        seen.append(verdict)
+    assert len(seen) > 80 and set(seen) == {"OK", "GOLDEN", "JSON"}, seen
 
 
 # ---------------------------------------------------------------- the tool
