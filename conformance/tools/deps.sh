@@ -16,10 +16,12 @@ for group in "$@"; do
   esac
 done
 
+# A package can be there for other architectures too, a line each; this machine's own counts.
+arch=$(dpkg --print-architecture 2>/dev/null || true)
 missing=
 for package in $wanted; do
-  status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-  [ "$status" = installed ] || missing+=" $package"
+  states=$(dpkg-query -W -f '${Architecture} ${db:Status-Status}\n' "$package" 2>/dev/null || true)
+  grep -qE "^(all|$arch) installed$" <<<"$states" || missing+=" $package"
 done
 [ -n "$missing" ] || exit 0
 missing=$(tr ' ' '\n' <<<"$missing" | sort -u | tr '\n' ' ')
