@@ -10,7 +10,15 @@
 #ifndef TLI_OPS_INTERNAL_H
 #define TLI_OPS_INTERNAL_H
 
+#include <float.h>
+
 #include "tl/ops.h"
+
+/* One rounding an operation needs float arithmetic in float. 32-bit x86 has that with -msse2
+ * -mfpmath=sse; gcc for s390x, where -std=c11 means double, with -fexcess-precision=fast. */
+#if FLT_EVAL_METHOD != 0
+#error "this compiler and these flags compute float expressions in a wider type"
+#endif
 
 /* Rows that a block of widened weights has at most: 48 rows fill the second-level cache well at the
  * row lengths of small models and are a multiple of every tile (3 and 4 columns). */
