@@ -179,14 +179,14 @@ static void write_bytes(const char *dir, const char *name, const void *bytes, si
 }
 
 static void write_index(const made_list *shards) {
-    char text[256];
+    static const char *const ends[2] = {"\":\"model-0.safetensors\"", "\":\"model-1.safetensors\""};
     blob index = {0};
     blob_text(&index, "{\"weight_map\":{");
     for (size_t s = 0; s < 2; s++) {
         for (size_t i = 0; i < shards[s].n; i++) {
-            (void)snprintf(text, sizeof text, "%s\"%s\":\"model-%zu.safetensors\"",
-                           s + i == 0 ? "" : ",", shards[s].tensors[i].name, s);
-            blob_text(&index, text);
+            blob_text(&index, s + i == 0 ? "\"" : ",\"");
+            blob_text(&index, shards[s].tensors[i].name);
+            blob_text(&index, ends[s]);
         }
     }
     blob_text(&index, "}}");

@@ -377,13 +377,16 @@ static void test_int4_equals_its_twin(void **state) {
     }
     for (size_t i = 0; i < n; i++) {
         const tl_qlinear q = linears[i]->as.q4;
-        float *dense = (float *)fx_part(twin, q.n_out * q.n_in, sizeof *dense);
-        assert_int_equal(tl_qlinear_dequantize(&q, dense, q.n_out * q.n_in, NULL), TL_OK);
+        const size_t n_values = q.n_out * q.n_in;
+        float *dense = (float *)fx_part(twin, n_values, sizeof *dense);
+        uint8_t *data = (uint8_t *)dense; /* each value in its own place, little-endian */
+        assert_int_equal(tl_qlinear_dequantize(&q, dense, n_values, NULL), TL_OK);
+        for (size_t k = 0; k < n_values; k++) {
+            tli_store_u32(data + 4 * k, tli_f32_bits(dense[k]));
+        }
         linears[i]->kind = TL_LINEAR_DENSE;
-        linears[i]->as.dense = (tl_matrix){.kind = TL_MATRIX_F32,
-                                           .n_out = q.n_out,
-                                           .n_in = q.n_in,
-                                           .data = (const uint8_t *)dense};
+        linears[i]->as.dense =
+            (tl_matrix){.kind = TL_MATRIX_F32, .n_out = q.n_out, .n_in = q.n_in, .data = data};
     }
     uint32_t tokens[T_MAX];
     fx_tokens(fx, tokens, 40, 5);

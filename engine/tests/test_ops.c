@@ -157,8 +157,11 @@ static void check_minus_zero(tl_work *work) {
         const float got = tl_ops_dot(work, a, b, n);
         assert_int_equal(tli_f32_bits(got), 0x80000000u);
         assert_int_equal(tli_f32_bits(page_dot(a, b, n)), 0x80000000u);
-        const tl_matrix w = {
-            .kind = TL_MATRIX_F32, .n_out = 1, .n_in = n, .data = (const uint8_t *)b};
+        uint8_t row[sizeof b];
+        for (size_t k = 0; k < n; k++) {
+            tli_store_u32(row + 4 * k, tli_f32_bits(b[k]));
+        }
+        const tl_matrix w = {.kind = TL_MATRIX_F32, .n_out = 1, .n_in = n, .data = row};
         float x[32];
         float y[2] = {1, 1};
         memcpy(x, a, n * sizeof *x);
