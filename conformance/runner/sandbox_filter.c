@@ -145,7 +145,7 @@ const char *ol_filter_load(bool may_fork, bool may_exec, const char *path) {
 }
 
 char *ol_cage_exec_path(const char *path) {
-    const size_t page = 4096;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t n = strlen(path) + 1;
     size_t n_map = (n + 2 * page - 1) / page * page;
     char *at = MAP_FAILED;
@@ -158,7 +158,7 @@ char *ol_cage_exec_path(const char *path) {
         /* 46 bits: the lower half of what a user process has on the common 64-bit machines. Not
          * under a sanitizer: TSan moves the wish to address 0 and ends the process for what comes
          * of it; and then exec is not forbidden anyway. */
-        uintptr_t wish = (uintptr_t)(draw[0] & 0x3ffffffff000u);
+        uintptr_t wish = (uintptr_t)(draw[0] & 0x3fffffffffffu) / page * page;
         at = mmap((void *)wish, n_map, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 #endif
