@@ -10,6 +10,10 @@ V ?= 0
 B := build/$(VARIANT)
 PREFIX ?= /usr/local
 PYTHON ?= /usr/bin/python3
+# Checks list the files by git, which refuses a clone of another user's: a folder mounted into a container.
+export GIT_CONFIG_COUNT := 1
+export GIT_CONFIG_KEY_0 := safe.directory
+export GIT_CONFIG_VALUE_0 := $(CURDIR)
 ifeq ($(V),0)
 say = @printf '  %-7s %s\n' '$(1)' '$(2)';
 quiet = @
