@@ -334,6 +334,35 @@ static void part_close_vocab(ol_test *t) {
     check_large(t, &in, "49,152 logits, many of them close, p = 0.3");
 }
 
+/* 300 logits that lie within a thousandth, and all others far below: an order made by throwing into
+ * bands must still sort what falls into one. In no order, or each above the one before. */
+static void check_crowded(ol_test *t, bool rising) {
+    enum { EVERY = 17, V = 300 * EVERY };
+    static const uint64_t ks[] = {2, 37, 100, 201, 299};
+    float *x = ol_alloc(t, V * sizeof *x);
+    for (size_t i = 0; i < V; i++) {
+        const float drawn = ol_rand_normal(t);
+        const float near = rising ? 0.0002f * (float)i / V : 0.0002f * drawn;
+        x[i] = i % EVERY == 3 ? near : drawn - 100.0f;
+    }
+    naive_input in = {.x = x, .n = V, .params = naive_params_off()};
+    for (size_t i = 0; i < TEST_COUNT(ks); i++) {
+        in.params.top_k = ks[i];
+        check_large(
+            t, &in,
+            ol_text(t, "5,100 logits, 300 on top%s, k = %d", rising ? ", rising" : "", (int)ks[i]));
+    }
+    in.params.top_k = 0;
+    in.params.top_p = 0.4;
+    check_large(t, &in,
+                ol_text(t, "5,100 logits, 300 on top%s, p = 0.4", rising ? ", rising" : ""));
+}
+
+static void part_crowded_vocab(ol_test *t) {
+    check_crowded(t, false);
+    check_crowded(t, true);
+}
+
 /* More ids than 16 bits count, as newer vocabularies have: half of the top lies beyond. */
 static void part_wide_vocab(ol_test *t) {
     enum { V = 131072 };
@@ -359,7 +388,7 @@ void test_sampler_matches_l81_golden(ol_test *t) {
         {"top-k-ties", part_top_k_ties},     {"scaled-ties", part_scaled_ties},
         {"first-masked", part_first_masked}, {"tail", part_tail},
         {"large-vocab", part_large_vocab},   {"close-vocab", part_close_vocab},
-        {"wide-vocab", part_wide_vocab}};
+        {"wide-vocab", part_wide_vocab},     {"crowded-vocab", part_crowded_vocab}};
     for (size_t i = 0; i < ol_n_cases(t, "sampler"); i++) {
         run_case(t, ol_case_at(t, "sampler", i));
     }
