@@ -17,8 +17,9 @@ operators.ignore.json says of mutants why none of the 24 tests sees them:
   unit         the engine's own tests see it, and must; counted as survived
   standing     a call could, and no test can be asked to make it; counted as survived
 An entry whose line is no longer in the source is stale; one whose mutant is caught after all, or by the engine's own
-tests and not called unit, is wrong. With --fuzz, they meet those called equivalent, too, and each mutant that nothing saw is fuzzed for so long against the second
-implementation (needs clang), one that is called equivalent for a tenth of that; it must not be found out.
+tests and not called unit, is wrong. With --fuzz, they meet those called equivalent, too, and each mutant that nothing
+saw is fuzzed for so long against the second implementation (needs clang), one that is called equivalent for a tenth of
+that; it must not be found out.
 FILE is a source of engine/src or a module; without one, all of sample, pcg32, quant, kv and model, which must each have
 90 % of their mutants caught.
 

@@ -47,6 +47,13 @@ static void check(asking *a, tl_status status, tl_error *err, const char *terms,
         err = NULL;                                                                                \
         check(a, call, err, terms, #call);                                                         \
     } while (0)
+/* The same of a constructor: it must say so in what it would have made. */
+#define REFUSED_NEW(terms, made, call)                                                             \
+    do {                                                                                           \
+        (made) = host_unset();                                                                     \
+        REFUSED(terms, call);                                                                      \
+        HOLDS((made) == NULL);                                                                     \
+    } while (0)
 #define HOLDS(what) host_expect(a->h, what, TL_OK, "after the calls with NULL: not %s", #what)
 /* An object that the calls need; without it there is nothing to ask. */
 #define MADE(call)                                                                                 \
@@ -72,7 +79,7 @@ static void ask_pool(asking *a, const tl_kv_cfg *cfg, tl_kv_pool *pool, const ui
     size_t n = 77;
     tl_kv_block_info info = {.n_refs = 77};
     REFUSED("out", tl->kv_pool_new(NULL, cfg, err));
-    REFUSED("cfg", tl->kv_pool_new(&made, NULL, err));
+    REFUSED_NEW("cfg", made, tl->kv_pool_new(&made, NULL, err));
     HOLDS(made == NULL);
     REFUSED("pool", tl->kv_pool_alloc(NULL, &id, 1, err));
     REFUSED("ids", tl->kv_pool_alloc(pool, NULL, 1, err));
@@ -297,7 +304,7 @@ static void ask_linears(asking *a, const tl_qlinear *q4, tl_work *work) {
     HOLDS(y[0] < 1.0f);
     REFUSED("resolved", tl->isa_resolve(TL_ISA_AUTO, NULL, err));
     REFUSED("out", tl->work_new(NULL, TL_ISA_AUTO, COLS, err));
-    REFUSED("max_n_in", tl->work_new(&none, TL_ISA_AUTO, 0, err));
+    REFUSED_NEW("max_n_in", none, tl->work_new(&none, TL_ISA_AUTO, 0, err));
     HOLDS(none == NULL);
     HOLDS(tl->work_isa(NULL) == TL_ISA_AUTO && tl->work_max_n_in(NULL) == 0);
     HOLDS(tl->linear_n_out(NULL) == 0 && tl->linear_n_in(NULL) == 0);
@@ -362,7 +369,7 @@ static void ask_layout(asking *a) {
         return;
     }
     REFUSED("out", tl->layout_parse(NULL, bytes, n, err));
-    REFUSED("bytes", tl->layout_parse(&none, NULL, n, err));
+    REFUSED_NEW("bytes", none, tl->layout_parse(&none, NULL, n, err));
     HOLDS(tl->layout_parse(&none, NULL, 0, NULL) == TL_ERR_FORMAT && none == NULL);
     HOLDS(tl->layout_count(NULL) == 0 && tl->layout_at(NULL, 0) == NULL);
     HOLDS(tl->layout_find(NULL, "bigram.weight") == NULL && tl->layout_find(layout, NULL) == NULL);
@@ -389,10 +396,10 @@ static void ask_safetensors(asking *a) {
         return;
     }
     REFUSED("out", tl->safetensors_open(NULL, "nowhere", TL_WEIGHTS_MAP, err));
-    REFUSED("path", tl->safetensors_open(&none, NULL, TL_WEIGHTS_MAP, err));
-    REFUSED("mode", tl->safetensors_open(&none, "nowhere", (tl_weights_mode)2, err));
+    REFUSED_NEW("path", none, tl->safetensors_open(&none, NULL, TL_WEIGHTS_MAP, err));
+    REFUSED_NEW("mode", none, tl->safetensors_open(&none, "nowhere", (tl_weights_mode)2, err));
     REFUSED("out", tl->safetensors_view(NULL, bytes, n, err));
-    REFUSED("bytes", tl->safetensors_view(&none, NULL, n, err));
+    REFUSED_NEW("bytes", none, tl->safetensors_view(&none, NULL, n, err));
     REFUSED("NULL", tl->safetensors_f32(NULL, name, dims, 2, dst, 4, err));
     REFUSED("NULL", tl->safetensors_f32(st, NULL, dims, 2, dst, 4, err));
     REFUSED("NULL", tl->safetensors_f32(st, name, NULL, 2, dst, 4, err));
@@ -423,15 +430,15 @@ static void ask_checkpoint(asking *a) {
         return;
     }
     REFUSED("out", tl->checkpoint_open(NULL, "nowhere", TL_WEIGHTS_MAP, err));
-    REFUSED("dir", tl->checkpoint_open(&none, NULL, TL_WEIGHTS_MAP, err));
-    REFUSED("mode", tl->checkpoint_open(&none, "nowhere", (tl_weights_mode)-1, err));
+    REFUSED_NEW("dir", none, tl->checkpoint_open(&none, NULL, TL_WEIGHTS_MAP, err));
+    REFUSED_NEW("mode", none, tl->checkpoint_open(&none, "nowhere", (tl_weights_mode)-1, err));
     REFUSED("out", tl->checkpoint_view(NULL, files, 2, err));
-    REFUSED("files", tl->checkpoint_view(&none, NULL, 2, err));
+    REFUSED_NEW("files", none, tl->checkpoint_view(&none, NULL, 2, err));
     bad[1].name = NULL;
-    REFUSED("NULL", tl->checkpoint_view(&none, bad, 2, err));
+    REFUSED_NEW("NULL", none, tl->checkpoint_view(&none, bad, 2, err));
     bad[1] = files[1];
     bad[1].bytes = NULL;
-    REFUSED("NULL", tl->checkpoint_view(&none, bad, 2, err));
+    REFUSED_NEW("NULL", none, tl->checkpoint_view(&none, bad, 2, err));
     HOLDS(tl->checkpoint_view(&none, NULL, 0, NULL) == TL_ERR_IO);
     REFUSED("NULL", tl->checkpoint_f32(NULL, name, dims, 2, dst, 4, err));
     REFUSED("NULL", tl->checkpoint_f32(ckpt, NULL, dims, 2, dst, 4, err));
@@ -488,7 +495,7 @@ static void ask_configs(asking *a, tl_checkpoint **ckpt) {
         c = sound;
         *counts[i] = 0;
         REFUSED("config|cfg", tl->weights_load(&w, ckpt, &c, NULL, err));
-        REFUSED("", tl->scratch_new(&scratch, &c, &limits, err));
+        REFUSED_NEW("", scratch, tl->scratch_new(&scratch, &c, &limits, err));
         REFUSED("", tl->scratch_size(&c, &limits, &n, err));
     }
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
@@ -496,7 +503,7 @@ static void ask_configs(asking *a, tl_checkpoint **ckpt) {
             c = sound;
             *reals[i] = bad[j];
             REFUSED("config|cfg", tl->weights_load(&w, ckpt, &c, NULL, err));
-            REFUSED("", tl->scratch_new(&scratch, &c, &limits, err));
+            REFUSED_NEW("", scratch, tl->scratch_new(&scratch, &c, &limits, err));
         }
     }
     c = sound;
@@ -560,12 +567,12 @@ static void ask_model(asking *a) {
     HOLDS(tl->linear_n_in(&tl->model_weights(model)->as.bigram) == 2);
     tl->model_free(model);
     REFUSED("out", tl->model_load(NULL, "nowhere", NULL, err));
-    REFUSED("dir", tl->model_load(&none, NULL, NULL, err));
-    REFUSED("mode|weights", tl->model_load(&none, "nowhere", &no_mode, err));
+    REFUSED_NEW("dir", none, tl->model_load(&none, NULL, NULL, err));
+    REFUSED_NEW("mode|weights", none, tl->model_load(&none, "nowhere", &no_mode, err));
     REFUSED("out", tl->model_view(NULL, files, 2, NULL, err));
-    REFUSED("files", tl->model_view(&none, NULL, 2, NULL, err));
-    REFUSED("mode|weights", tl->model_view(&none, files, 2, &no_mode, err));
-    REFUSED("int4|int4_group|group", tl->model_view(&none, files, 2, &int4, err));
+    REFUSED_NEW("files", none, tl->model_view(&none, NULL, 2, NULL, err));
+    REFUSED_NEW("mode|weights", none, tl->model_view(&none, files, 2, &no_mode, err));
+    REFUSED_NEW("int4|int4_group|group", none, tl->model_view(&none, files, 2, &int4, err));
     HOLDS(tl->model_view(&none, files, 1, NULL, NULL) == TL_ERR_IO);
     HOLDS(tl->model_view(&none, files + 1, 1, NULL, NULL) == TL_ERR_IO);
     HOLDS(tl->model_load(&none, "nowhere", &copy, NULL) == TL_ERR_IO);
@@ -604,8 +611,8 @@ static void ask_scratch(asking *a, const scene *s) {
     HOLDS(tl->logits_row(NULL, 0) == NULL);
     tl->logits_clear(NULL);
     REFUSED("out", tl->scratch_new(NULL, cfg, &s->limits, err));
-    REFUSED("cfg", tl->scratch_new(&none, NULL, &s->limits, err));
-    REFUSED("limits", tl->scratch_new(&none, cfg, NULL, err));
+    REFUSED_NEW("cfg", none, tl->scratch_new(&none, NULL, &s->limits, err));
+    REFUSED_NEW("limits", none, tl->scratch_new(&none, cfg, NULL, err));
     REFUSED("cfg", tl->scratch_size(NULL, &s->limits, &n, err));
     REFUSED("limits", tl->scratch_size(cfg, NULL, &n, err));
     REFUSED("n_bytes", tl->scratch_size(cfg, &s->limits, NULL, err));
@@ -661,11 +668,11 @@ static void ask_runner(asking *a, scene *s) {
     tl_runner *r = s->runner;
     float logits[2] = {77, 77};
     REFUSED("out", tl->runner_new(NULL, s->model, how, err));
-    REFUSED("model", tl->runner_new(&none, NULL, how, err));
-    REFUSED("cfg", tl->runner_new(&none, s->model, NULL, err));
+    REFUSED_NEW("model", none, tl->runner_new(&none, NULL, how, err));
+    REFUSED_NEW("cfg", none, tl->runner_new(&none, s->model, NULL, err));
     REFUSED("out", tl->runner_load(NULL, "nowhere", how, err));
-    REFUSED("dir", tl->runner_load(&none, NULL, how, err));
-    REFUSED("cfg", tl->runner_load(&none, "nowhere", NULL, err));
+    REFUSED_NEW("dir", none, tl->runner_load(&none, NULL, how, err));
+    REFUSED_NEW("cfg", none, tl->runner_load(&none, "nowhere", NULL, err));
     HOLDS(none == NULL);
     REFUSED("runner", tl->runner_forward(NULL, &batch, &s->logits, err));
     REFUSED("batch", tl->runner_forward(r, NULL, &s->logits, err));

@@ -122,18 +122,21 @@ static void append(char *text, size_t cap, const char *between, const char *term
 
 bool ol_names(const char *sentence, const char *terms, char *why, size_t cap) {
     char term[TERM_MOST];
-    char missing[TERM_MOST] = "";
+    char wrong[TERM_MOST] = ""; /* the first term that is not as it must be */
     (void)snprintf(why, cap, "the message must name ");
     for (const char *at = terms, *between = ""; next_piece(&at, ' ', term); between = ", ") {
-        append(why, cap, between, term);
-        if (missing[0] == '\0' && !has_term(sentence, term)) {
-            (void)snprintf(missing, sizeof missing, "%s", term);
+        const bool unwanted = term[0] == '!';
+        append(why, cap, between, "");
+        append(why, cap, unwanted ? "not " : "", term + (unwanted ? 1 : 0));
+        if (wrong[0] == '\0' && has_term(sentence, term + (unwanted ? 1 : 0)) == unwanted) {
+            (void)snprintf(wrong, sizeof wrong, "%s", term);
         }
     }
-    if (missing[0] == '\0') {
+    if (wrong[0] == '\0') {
         return true;
     }
-    append(why, cap, "; there is no ", missing);
+    const bool unwanted = wrong[0] == '!';
+    append(why, cap, unwanted ? "; there is " : "; there is no ", wrong + (unwanted ? 1 : 0));
     const size_t len = strlen(why);
     (void)snprintf(why + len, cap - len, "; it says: %s", sentence);
     return false;

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* `terms`: separated by blanks; `a|b` asks for one of the two. false: `why` [cap] says all of them
+/* `terms`: separated by blanks; `a|b` asks for one of the two, `!a` that it does not stand there. false: `why` [cap] says all of them
  * and which one is missing. */
 bool ol_names(const char *sentence, const char *terms, char *why, size_t cap);
 

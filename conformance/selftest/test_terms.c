@@ -133,6 +133,20 @@ static void all_terms_in_any_order(void **state) {
     check(samples, LEN(samples));
 }
 
+static void what_must_not_stand(void **state) {
+    (void)state;
+    static const sample samples[] = {
+        {"a header of 3 bytes", "!ZIP", true},       {"this is a ZIP", "!ZIP", false},
+        {"this is a ZIPPER", "!ZIP", true},          {"3 bytes", "!ZIP|3", false},
+        {"top_p is 3, not a ZIP", "3 !ZIP", false},  {"top_p is 3", "3 !ZIP !HTML", true},
+        {"top_p is 3, HTML", "3 !ZIP !HTML", false}, {"top_p", "3 !ZIP", false},
+    };
+    check(samples, LEN(samples));
+    char why[512];
+    assert_false(ol_names("a ZIP", "!ZIP", why, sizeof why));
+    assert_string_equal(why, "the message must name not `ZIP`; there is `ZIP`; it says: a ZIP");
+}
+
 static void what_is_missing_is_said(void **state) {
     (void)state;
     char why[128];
@@ -149,9 +163,9 @@ static void what_is_missing_is_said(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_stand_whole),       cmocka_unit_test(numbers_stand_whole),
-        cmocka_unit_test(numbers_that_are_none),   cmocka_unit_test(all_terms_in_any_order),
-        cmocka_unit_test(what_is_missing_is_said),
+        cmocka_unit_test(names_stand_whole),     cmocka_unit_test(numbers_stand_whole),
+        cmocka_unit_test(numbers_that_are_none), cmocka_unit_test(all_terms_in_any_order),
+        cmocka_unit_test(what_must_not_stand),   cmocka_unit_test(what_is_missing_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -257,11 +257,11 @@ def rule_1_and_2(book):
     for size in (1, 7):
         bad(f"size-{size}", f"a file of {size} bytes", 1, {"file": f.raw(b"\2" * size)}, NONE,
             subject=f"{size} 8", flags=["length"])
-    for name, n in (("plus-2", 4), ("plus-8", 10), ("2-32", (1 << 32) + 2), ("2-31", (1 << 31) + 2),
+    for name, n in (("plus-2", 39), ("plus-8", 45), ("2-32", (1 << 32) + 2), ("2-31", (1 << 31) + 2),
                     ("2-63-minus-1", (1 << 63) - 1), ("top-only", (1 << 56) + 2)):
-        book.bad("header_length", f"length-{name}", f"a length field of {n}, two bytes follow", 2,
-                 one("{}", n=n), NONE, flags=["length"],
-                 subject=f"{n} {'2|10' if n <= 100000000 else 100000000}")
+        book.bad("header_length", f"length-{name}", f"a length field of {n}, 37 bytes follow", 2,
+                 one("{}", bytes(35), n=n), NONE, flags=["length"],
+                 subject=f"{n} {'37|45' if n <= 100000000 else 100000000}")
     book.bad("header_length", "length-100mb-plus-1-there",
              "100,000,001 bytes of header that are all there", 2,
              {"file": f.raw((100000001).to_bytes(8, "little")) + f.text("{}") +
@@ -279,6 +279,14 @@ def rule_1_and_2(book):
             ("html-body", b"\r <Body>Access denied</Body>", "HTML")):
         book.bad("foreign_files", f"foreign-{name}", f"the file is {subject}", 2,
                  {"file": f.raw(magic)}, MIN, "FORMAT", subject, ["foreign"])
+    # What only looks like one of them, and must not be called that: two bytes, and a sound length of 100 million.
+    for name, magic in (("zip", b"PK\x03\x05"), ("zip-2", b"PK\x05\x07"), ("gguf", b"GGUE"),
+                        ("appledouble", b"\0\x05\x16\x08"), ("html", b"<htm>"), ("head", b"<hea d>"),
+                        ("body", b" <bodi>"), ("doctype", b"<!doctyqe"), ("newline", b"\v<html>"),
+                        ("lfs", b"version https://git-lft")):
+        book.bad("foreign_files", f"foreign-nearly-{name}", f"{magic!r} is no foreign file that is known", 2,
+                 {"file": f.raw(magic + bytes(range(200, 216)))}, MIN, "FORMAT",
+                 "!ZIP !GGUF !AppleDouble !HTML !LFS !zero|zeros", ["foreign"])
     for name, magic, subject in (
             ("zip-cut", b"PK\x03\x04", "ZIP"), ("zip-no-members-cut", b"PK\x05\x06", "ZIP"),
             ("gguf-cut", b"GGUF", "GGUF"), ("appledouble-cut", b"\0\x05\x16\x07", "AppleDouble"),

@@ -168,7 +168,8 @@ const char *plain_foreign(const uint8_t *bytes, size_t n) {
         const char *kind;
     } kinds[] = {
         {"version https://git-lfs", " (it is a Git LFS pointer and not the file itself)"},
-        {"PK", " (it is a ZIP archive, as PyTorch's .bin is)"},
+        {"PK\3\4", " (it is a ZIP archive, as PyTorch's .bin is)"},
+        {"PK\5\6", " (it is a ZIP archive without members)"},
         {"GGUF", " (it is a GGUF file)"},
         {"<!doctype", " (it is an HTML page)"},
         {"<html", " (it is an HTML page)"},

@@ -37,7 +37,7 @@ def foreign_kind(head):
     if not head.strip(b"\0"):
         return "a file of zero bytes only"
     for magic, kind in FOREIGN:
-        text = head.lstrip().lower() if magic[:1] == b"<" else head
+        text = head.lstrip(b" \t\r\n").lower() if magic[:1] == b"<" else head
         if text.startswith(magic):
             return kind
     return None
