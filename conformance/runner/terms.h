@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* `terms`: separated by blanks; `a|b` asks for one of the two, `!a` that it does not stand there. false: `why` [cap] says all of them
- * and which one is missing. */
+/* `terms`: separated by blanks; `a|b` asks for one of the two, `!a` that it does not stand there.
+ * false: `why` [cap] says all of them and the first that is not as it must be. */
 bool ol_names(const char *sentence, const char *terms, char *why, size_t cap);
 
 #endif
