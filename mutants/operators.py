@@ -402,10 +402,12 @@ def faults(files, ignored, least=LEAST_SCORE):
         if name in MODULES and score < least:
             words.append(f"{name}: {100 * score:.1f} % are seen, {100 * least:.0f} are needed")
     for part in files:
+        survivors = {row["id"] for row in part["mutants"] if row["verdict"] == "survived"}
         for row in part["mutants"]:
             place = f"{part['file']}:{row['line']}: {row['id']} {row['was']}  ->  {row['becomes']}"
             own = row.get("own") and f"{row['own']['program']}: {row['own']['case']} {row['own']['how']}"
-            if row["verdict"] != "survived" and row["ignored"]:
+            # Lines that stand twice in a function share an id, and perhaps not their fate.
+            if row["verdict"] != "survived" and row["ignored"] and row["id"] not in survivors:
                 words.append(f"in the ignore list, and {row['verdict']} by {row['test']}: {place}")
             elif row["verdict"] == "survived" and not row["ignored"]:
                 words.append(f"survived{f', and seen by {own}' if own else ''}: {place}")

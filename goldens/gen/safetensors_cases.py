@@ -431,6 +431,7 @@ def rule_4(book):
 # a reader that sorts or finds by a short key must go on to compare the names.
 COLLIDING = ("weight", "weightnlclk3", "weightyjxaqk", "weight468ud2")
 COLLIDING_PAIR = ("layers.15439.weight", "layers.67130.weight")
+COLLIDING_LENGTHS = ("layers.79890.weight", "layers.155922.weight")  # the shorter one is the later in order
 
 
 def named(*names):
@@ -442,13 +443,15 @@ def named(*names):
 def colliding_names(book):
     a, b, c, d = COLLIDING
     orders = {"rising": (a, d, b, c), "falling": (c, b, d, a), "mixed": (b, a, c, d),
-              "pair": COLLIDING_PAIR, "pair-back": COLLIDING_PAIR[::-1]}
+              "pair": COLLIDING_PAIR, "pair-back": COLLIDING_PAIR[::-1],
+              "lengths": COLLIDING_LENGTHS, "lengths-back": COLLIDING_LENGTHS[::-1]}
     for name, names in orders.items():
         book.ok("header_json", f"collide-{name}", "names that share a short hash are found apart",
                 4, one(named(*names), bytes(range(4 * len(names)))), ["collision"])
     for name, names, fixed in (
             ("first", (a, b, c, d, a), (a, b, c, d, "e")), ("long", (b, a, b), (b, a, "e")),
             ("inner", (c, d, a, b, d), (c, d, a, b, "e")),
+            ("lengths", (*COLLIDING_LENGTHS, COLLIDING_LENGTHS[0]), (*COLLIDING_LENGTHS, "e")),
             ("pair", (*COLLIDING_PAIR, COLLIDING_PAIR[0]), (*COLLIDING_PAIR, "e"))):
         book.bad("header_json", f"collide-twice-{name}",
                  f"{names[-1]} twice among names that share its short hash", 4,
