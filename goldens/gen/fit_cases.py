@@ -74,6 +74,13 @@ def weights_fit(book, base):
     bad("tied_head", "tied-head-last-byte", tied.change(**{head: ["BF16", [256, 64], 0x3B, 0x3C]}),
         "UNSUPPORTED", head, "tied, and a head that differs in its last byte alone",
         "ld-ok-tied-with-head")
+    for name, value, comment in (
+            ("below", ["BF16", [256, 64], 0x3A], "of smaller bytes"),
+            ("last-byte-below", ["BF16", [256, 64], 0x3B, 0x3A], "whose last byte is smaller"),
+            ("more-rows", ["BF16", [257, 64], 0x3B], "with a row more"),
+            ("fewer-rows", ["BF16", [255, 64], 0x3B], "with a row less")):
+        bad("tied_head", f"tied-head-{name}", tied.change(**{head: value}), "UNSUPPORTED FORMAT", head,
+            f"tied, and a head {comment}", "ld-ok-tied-with-head")
     bad("tied_head", "tied-head-shape", tied.change(**{head: ["BF16", [64, 256], 0x3B]}),
         "UNSUPPORTED FORMAT", head, "tied, and a head of the same bytes in another shape",
         "ld-ok-tied-with-head")
