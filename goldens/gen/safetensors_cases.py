@@ -306,8 +306,8 @@ def rule_3(book):
         bad(f"tail-spaces-{name}", f"two spaces, then {byte!r}", A1.encode() + b"  " + byte + b" ",
             one(A1 + "    ", ZERO4), "tail")
     for name, byte in (("tab", b"\t"), ("lf", b"\n"), ("digit", b"0"), ("quote", b'"')):
-        bad(f"first-{name}", f"{byte!r} before the first brace", byte + A1.encode(), twin,
-            "first-byte")
+        book.bad("header_bytes", f"first-{name}", f"{byte!r} before the first brace", 3,
+                 one(byte + A1.encode(), ZERO4), twin, "FORMAT", f"{byte[0]}|{name}", ["first-byte"])
     text = A1.encode()
     for name, at in (("after-brace", 1), ("in-name", 3), ("after-colon", 5),
                      ("in-dtype", text.index(b"F32") + 1), ("after-dim", text.index(b"[1") + 2),

@@ -194,7 +194,7 @@ static tl_status check_header(const uint8_t *bytes, size_t n_bytes, size_t *n_he
     }
     if (bytes[8] != '{') {
         return tli_fail_at(err, TL_ERR_FORMAT, 8,
-                           "the header starts with byte %02x and not with {%s", bytes[8], kind);
+                           "the header starts with byte 0x%02x and not with {%s", bytes[8], kind);
     }
     const size_t bad = plain_bad_byte((const char *)bytes + 8, (size_t)n);
     if (bad < n) {

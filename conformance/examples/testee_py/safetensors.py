@@ -161,7 +161,7 @@ class File:
         need(n <= LONGEST_HEADER and n <= self.size - 8, "FORMAT",
              f"{called}: the header's length is {n}, at most {LONGEST_HEADER} and the "
              f"{self.size - 8} bytes that follow are allowed")
-        need(n > 0 and head[8:9] == b"{", "FORMAT", f"{called}: the header does not begin with {{",
+        need(n > 0 and head[8:9] == b"{", "FORMAT", f"{called}: the header begins with byte {head[8] if head[8:] else None} and not with {{",
              8)
         self.data_begin = 8 + n
         header = read_range(descriptor, n, 8, path)
