@@ -387,7 +387,7 @@ static void ask_safetensors(asking *a) {
     const size_t n = files[1].n_bytes;
     static const size_t dims[2] = {2, 2};
     const char *name = "bigram.weight";
-    float dst[4] = {77};
+    float dst[5] = {77};
     tl_qlinear q4 = {.n_out = 77};
     tl_safetensors *st = NULL;
     tl_safetensors *none = NULL;
@@ -404,10 +404,16 @@ static void ask_safetensors(asking *a) {
     REFUSED("NULL", tl->safetensors_f32(st, NULL, dims, 2, dst, 4, err));
     REFUSED("NULL", tl->safetensors_f32(st, name, NULL, 2, dst, 4, err));
     REFUSED("NULL", tl->safetensors_f32(st, name, dims, 2, NULL, 4, err));
+    REFUSED("NULL", tl->safetensors_f32(st, name, NULL, 1, dst, 4, err));
     REFUSED("3", tl->safetensors_f32(st, name, dims, 2, dst, 3, err));
+    REFUSED("5", tl->safetensors_f32(st, name, dims, 2, dst, 5, err));
     REFUSED("NULL", tl->safetensors_q4(NULL, "bigram", 2, 2, 2, &q4, err));
     REFUSED("NULL", tl->safetensors_q4(st, NULL, 2, 2, 2, &q4, err));
     REFUSED("NULL", tl->safetensors_q4(st, "bigram", 2, 2, 2, NULL, err));
+    REFUSED("0", tl->safetensors_q4(st, "bigram", 2, 2, 0, &q4, err));
+    REFUSED("3", tl->safetensors_q4(st, "bigram", 2, 3, 3, &q4, err));
+    REFUSED("4", tl->safetensors_q4(st, "bigram", 2, 2, 4, &q4, err));
+    HOLDS(tl->safetensors_q4(st, "bigram", 1, 2, 2, &q4, NULL) == TL_ERR_NOT_FOUND);
     HOLDS(dst[0] > 76.0f && q4.n_out == 77 && none == NULL);
     HOLDS(tl->safetensors_f32(st, name, dims, 2, dst, 4, NULL) == TL_OK);
     HOLDS(are_bigram_values(dst));
@@ -420,7 +426,7 @@ static void ask_checkpoint(asking *a) {
     const host_api *tl = a->tl;
     static const size_t dims[2] = {2, 2};
     const char *name = "bigram.weight";
-    float dst[4] = {77};
+    float dst[5] = {77};
     tl_qlinear q4 = {.n_out = 77};
     tl_file_view bad[2] = {files[0], files[1]};
     tl_checkpoint *ckpt = NULL;
