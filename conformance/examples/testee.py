@@ -367,6 +367,11 @@ def op_c_arguments(of):
     return {"calls": 0}
 
 
+def op_memory():
+    """The interpreter's: nothing is ever freed by hand."""
+    return {}
+
+
 # ---------------------------------------------------------------- the protocol
 
 

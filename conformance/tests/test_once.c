@@ -299,6 +299,13 @@ static void part_head(ol_test *t) {
     step_free(t, &r);
 }
 
+static void part_memory(ol_test *t) {
+    if (ol_strict(t)) {
+        const json_t *answer = ol_call(t, "memory", "{}");
+        (void)ol_check_ok(t, "memory_returned", answer, "rounds of making, refusing and freeing");
+    }
+}
+
 void test_run_once_returns_its_blocks(ol_test *t) {
     static const test_part parts[] = {
         {"five-calls", part_five_calls},
@@ -309,6 +316,7 @@ void test_run_once_returns_its_blocks(ol_test *t) {
         {"chunks", part_chunks},
         {"hidden", part_hidden},
         {"head", part_head},
+        {"memory", part_memory},
     };
     test_run_parts(t, parts, TEST_COUNT(parts));
 }
