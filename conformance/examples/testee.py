@@ -367,7 +367,7 @@ def op_c_arguments(of):
     return {"calls": 0}
 
 
-def op_memory():
+def op_memory(dir):
     """The interpreter's: nothing is ever freed by hand."""
     return {}
 

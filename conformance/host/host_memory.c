@@ -1,8 +1,12 @@
-/* host_memory.c: the op that looks whether memory comes back: every kind of object is made and
- * freed, and refused, over and over; after some rounds no more may be in use than before.
+/* host_memory.c: the op that looks after memory. It comes back: every kind of object is made and
+ * freed, and refused, over and over; after some rounds no more may be in use than before. And it
+ * may run out: with nothing left, and with a little more each time, the same calls must be refused
+ * as NOMEM, or succeed.
  *
  * Counted is what malloc has given and not got back, by glibc's own numbers. Under a sanitizer, or
  * with another C library, there are none, and nothing is found. What is mapped is not counted.
+ * Memory can be used up where the process has a limit on its addresses, as `ol` sets one unless a
+ * sanitizer needs them.
  *
  * Source: conformance/spec/testee.md, Memory. */
 #include "host.h"
@@ -10,13 +14,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif
 
 #define WARM_UP 8 /* rounds: what is kept once, or in malloc's caches, is there after these */
-#define ROUNDS 64
+#define ROUNDS 256
+#define LEAST_LEAK (ROUNDS * 16) /* malloc gives no less; its caches come and go by some 100 */
 #define FILE_CAP 4096
+#define HUNGER_MAPS 256
+#define HUNGER_BYTES 100000 /* given back at most, which all objects fit in */
+#define SMALL_BYTES 1040    /* glibc keeps pieces of up to this by size, for that size alone */
 
 /* A Llama of one layer in memory, all weights 0; vocabulary 2, 4 columns, one head of 4. */
 typedef struct small_model {
@@ -28,9 +38,18 @@ typedef struct round_of {
     host *h;
     const host_api *tl;
     const small_model *llama;
+    const char *dir; /* of a model that loads */
+    bool is_hungry;  /* there is no memory, or little */
 } round_of;
 
-/* Either outcome will do. */
+/* Either outcome will do; without memory there are no others than success and NOMEM. */
+static bool made(const round_of *r, tl_status status, const char *what) {
+    host_expect(r->h, !r->is_hungry || status == TL_OK || status == TL_ERR_NOMEM, TL_OK,
+                "%s without memory is answered with status %d, must be %d", what, (int)status,
+                (int)TL_ERR_NOMEM);
+    return status == TL_OK;
+}
+
 static void try(tl_status status) {
     (void)status;
 }
@@ -108,14 +127,15 @@ static void round_pool(const round_of *r) {
     size_t n = 0;
     size_t n_ids = 0;
     tl_kv_pool *pool = NULL;
-    if (tl->kv_pool_new(&pool, &cfg, NULL) != TL_OK) {
-        return;
+    if (made(r, tl->kv_pool_new(&pool, &cfg, NULL), "kv_pool_new")) {
+        try(tl->kv_pool_alloc(pool, ids, 2, NULL));
+        (void)made(r, tl->kv_pool_export(pool, ids, 2, envelope, sizeof envelope, &n, NULL),
+                   "kv_pool_export");
+        (void)made(r, tl->kv_pool_import(pool, envelope, n, ids, 2, &n_ids, NULL),
+                   "kv_pool_import");
+        try(tl->kv_pool_import(pool, envelope, n > 0 ? n - 1 : 0, ids, 2, &n_ids, NULL));
+        tl->kv_pool_free(pool);
     }
-    try(tl->kv_pool_alloc(pool, ids, 2, NULL));
-    try(tl->kv_pool_export(pool, ids, 2, envelope, sizeof envelope, &n, NULL));
-    try(tl->kv_pool_import(pool, envelope, n, ids, 2, &n_ids, NULL));
-    try(tl->kv_pool_import(pool, envelope, n - 1, ids, 2, &n_ids, NULL));
-    tl->kv_pool_free(pool);
 }
 
 static void round_sampler(const round_of *r) {
@@ -126,9 +146,11 @@ static void round_sampler(const round_of *r) {
     uint32_t token = 0;
     double logprob = 0;
     params.top_k = 5;
-    if (r->tl->sampler_new(&sampler, 64, NULL) == TL_OK) {
-        try(r->tl->sample(sampler, logits, 64, &params, NULL, 0, NULL, 0, &rng, &token, &logprob,
-                          NULL));
+    if (made(r, r->tl->sampler_new(&sampler, 64, NULL), "sampler_new")) {
+        (void)made(r,
+                   r->tl->sample(sampler, logits, 64, &params, NULL, 0, NULL, 0, &rng, &token,
+                                 &logprob, NULL),
+                   "sample");
         r->tl->sampler_free(sampler);
     }
 }
@@ -137,61 +159,80 @@ static void round_quant(const round_of *r) {
     float w[64] = {0};
     tl_qlinear q4 = {0};
     tl_work *work = NULL;
-    if (r->tl->qlinear_quantize(&q4, w, 64, 8, 8, 4, NULL) == TL_OK) {
+    if (made(r, r->tl->qlinear_quantize(&q4, w, 64, 8, 8, 4, NULL), "qlinear_quantize")) {
         tl_linear linear = {.kind = TL_LINEAR_Q4, .as.q4 = q4};
         r->tl->linear_clear(&linear);
     }
-    if (r->tl->qlinear_quantize(&q4, w, 64, 8, 8, 4, NULL) == TL_OK) {
+    if (made(r, r->tl->qlinear_quantize(&q4, w, 64, 8, 8, 4, NULL), "qlinear_quantize")) {
         r->tl->qlinear_clear(&q4);
     }
     w[63] = 1e30f; /* refused late: its scale is no f16 */
-    if (r->tl->qlinear_quantize(&q4, w, 64, 8, 8, 4, NULL) == TL_OK) {
-        r->tl->qlinear_clear(&q4);
-    }
-    if (r->tl->work_new(&work, TL_ISA_AUTO, 64, NULL) == TL_OK) {
+    try(r->tl->qlinear_quantize(&q4, w, 64, 8, 8, 4, NULL));
+    r->tl->qlinear_clear(&q4);
+    if (made(r, r->tl->work_new(&work, TL_ISA_AUTO, 64, NULL), "work_new")) {
         r->tl->work_free(work);
     }
 }
 
-static void round_files(const round_of *r) {
+static void look_at_file(const round_of *r, const tl_file_view *file, bool is_sound) {
     const host_api *tl = r->tl;
-    const tl_file_view *file = &r->llama->files[1];
-    for (size_t cut = 0; cut < 2; cut++) { /* whole, and a byte too short */
-        const tl_file_view one = {file->name, file->bytes, file->n_bytes - cut};
-        tl_layout *layout = NULL;
-        tl_safetensors *st = NULL;
-        tl_checkpoint *ckpt = NULL;
-        if (tl->layout_parse(&layout, one.bytes, one.n_bytes, NULL) == TL_OK) {
-            tl->layout_free(layout);
-        }
-        if (tl->safetensors_view(&st, one.bytes, one.n_bytes, NULL) == TL_OK) {
-            tl->safetensors_free(st);
-        }
-        if (tl->checkpoint_view(&ckpt, &one, 1, NULL) == TL_OK) {
-            tl->checkpoint_free(ckpt);
-        }
+    tl_layout *layout = NULL;
+    tl_safetensors *st = NULL;
+    tl_checkpoint *ckpt = NULL;
+    const tl_status parsed = tl->layout_parse(&layout, file->bytes, file->n_bytes, NULL);
+    const tl_status viewed = tl->safetensors_view(&st, file->bytes, file->n_bytes, NULL);
+    const tl_status opened = tl->checkpoint_view(&ckpt, file, 1, NULL);
+    if (is_sound) {
+        (void)made(r, parsed, "layout_parse");
+        (void)made(r, viewed, "safetensors_view");
+        (void)made(r, opened, "checkpoint_view");
     }
+    tl->layout_free(layout);
+    tl->safetensors_free(st);
+    tl->checkpoint_free(ckpt);
 }
 
-static void load_model(const round_of *r, const tl_file_view files[2], size_t int4_group) {
+static void round_files(const round_of *r) {
+    const tl_file_view *file = &r->llama->files[1];
+    const tl_file_view cut = {file->name, file->bytes, file->n_bytes - 1};
+    look_at_file(r, file, true);
+    look_at_file(r, &cut, false);
+}
+
+static void view_model(const round_of *r, const tl_file_view files[2], size_t int4_group,
+                       bool is_sound) {
     const tl_model_load_cfg cfg = {.weights = TL_WEIGHTS_COPY, .quant = {int4_group}};
     tl_model *model = NULL;
-    if (r->tl->model_view(&model, files, 2, &cfg, NULL) == TL_OK) {
-        r->tl->model_free(model);
+    const tl_status status = r->tl->model_view(&model, files, 2, &cfg, NULL);
+    if (is_sound) {
+        (void)made(r, status, "model_view");
     }
+    r->tl->model_free(model);
 }
 
 static void round_model(const round_of *r) {
     tl_file_view bad[2] = {r->llama->files[0], r->llama->files[1]};
-    load_model(r, r->llama->files, 0);
-    load_model(r, r->llama->files, 2);
-    load_model(r, r->llama->files, 3); /* refused: does not divide the columns */
-    bad[1].n_bytes--;                  /* refused: the file is cut */
-    load_model(r, bad, 0);
+    view_model(r, r->llama->files, 0, true);
+    view_model(r, r->llama->files, 2, true);
+    view_model(r, r->llama->files, 3, false); /* refused: does not divide the columns */
+    bad[1].n_bytes--;                         /* refused: the file is cut */
+    view_model(r, bad, 0, false);
     bad[1] = r->llama->files[1];
     bad[0].n_bytes--; /* refused: the config is cut */
-    load_model(r, bad, 0);
-    try(r->tl->model_load(&(tl_model *){NULL}, "nowhere", NULL, NULL));
+    view_model(r, bad, 0, false);
+}
+
+static void round_directory(const round_of *r) {
+    static const tl_weights_mode modes[] = {TL_WEIGHTS_MAP, TL_WEIGHTS_COPY};
+    for (size_t i = 0; i < 2; i++) {
+        const tl_model_load_cfg cfg = {.weights = modes[i]};
+        tl_model *model = NULL;
+        (void)made(r, r->tl->model_load(&model, r->dir, &cfg, NULL), "model_load");
+        r->tl->model_free(model);
+    }
+    tl_model *none = NULL;
+    try(r->tl->model_load(&none, "nowhere", NULL, NULL));
+    r->tl->model_free(none);
 }
 
 static void round_runner(const round_of *r) {
@@ -205,31 +246,136 @@ static void round_runner(const round_of *r) {
     cfg.max_seqs = 1;
     cfg.n_threads = 1;
     cfg.kv_n_blocks = 2;
-    if (tl->model_view(&model, r->llama->files, 2, NULL, NULL) != TL_OK) {
+    if (!made(r, tl->model_view(&model, r->llama->files, 2, NULL, NULL), "model_view")) {
         return;
     }
-    if (tl->runner_new(&runner, model, &cfg, NULL) == TL_OK) {
-        try(tl->runner_run_once(runner, &token, 1, NULL, 0, logits, 2, NULL));
+    if (made(r, tl->runner_new(&runner, model, &cfg, NULL), "runner_new")) {
+        (void)made(r, tl->runner_run_once(runner, &token, 1, NULL, 0, logits, 2, NULL),
+                   "runner_run_once");
         try(tl->runner_run_once(runner, &token, 0, NULL, 0, logits, 2, NULL));
         tl->runner_free(runner);
     }
     cfg.kv_n_blocks = 0; /* refused */
-    if (tl->runner_new(&runner, model, &cfg, NULL) == TL_OK) {
-        tl->runner_free(runner);
-    }
+    runner = NULL;
+    try(tl->runner_new(&runner, model, &cfg, NULL));
+    tl->runner_free(runner);
     tl->model_free(model);
 }
 
+static const struct {
+    const char *name;
+    void (*once)(const round_of *r);
+} rounds[] = {{"a pool", round_pool},       {"a sampler", round_sampler},
+              {"int4 layers", round_quant}, {"files", round_files},
+              {"a model", round_model},     {"a model of a directory", round_directory},
+              {"a runner", round_runner}};
+
+#define N_ROUNDS (sizeof rounds / sizeof *rounds)
+
+/* ------------------------------------------------------------------ it comes back */
+
+static void look_for_leaks(const round_of *r) {
+    for (size_t i = 0; i < N_ROUNDS; i++) {
+        for (size_t n = 0; n < WARM_UP; n++) {
+            rounds[i].once(r);
+        }
+        const size_t before = in_use();
+        for (size_t n = 0; n < ROUNDS; n++) {
+            rounds[i].once(r);
+        }
+        const size_t after = in_use();
+        host_expect(r->h, after < before + LEAST_LEAK, TL_OK,
+                    "%d rounds of making, refusing and freeing %s leave %zu bytes in use", ROUNDS,
+                    rounds[i].name, after - before);
+    }
+}
+
+/* ------------------------------------------------------------------ it runs out */
+
+/* What was taken from malloc, the last one first. */
+typedef struct morsel {
+    struct morsel *next;
+} morsel;
+
+typedef struct hunger {
+    void *maps[HUNGER_MAPS];
+    size_t map_bytes[HUNGER_MAPS];
+    size_t n_maps;
+    morsel *eaten;
+} hunger;
+
+static void eat(hunger *g, size_t size) {
+    for (morsel *m = malloc(size); m != NULL; m = malloc(size)) {
+        m->next = g->eaten;
+        g->eaten = m;
+    }
+}
+
+/* Take all addresses that are left, then all that malloc still has, small pieces of each size too,
+ * and give back n_bytes in one piece. */
+static void starve(hunger *g, size_t n_bytes) {
+    void *last = malloc(HUNGER_BYTES);
+    for (size_t size = (size_t)1 << 44; size >= 4096; size /= 2) {
+        while (g->n_maps < HUNGER_MAPS) {
+            void *map =
+                mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            if (map == MAP_FAILED) {
+                break;
+            }
+            g->maps[g->n_maps] = map;
+            g->map_bytes[g->n_maps++] = size;
+        }
+    }
+    for (size_t size = (size_t)1 << 16; size > SMALL_BYTES; size /= 2) {
+        eat(g, size);
+    }
+    for (size_t size = SMALL_BYTES; size >= 16; size -= 16) {
+        eat(g, size);
+    }
+    if (n_bytes > 0) {
+        free(last);
+        last = malloc(HUNGER_BYTES - n_bytes);
+    }
+    if (last != NULL) {
+        morsel *m = last;
+        m->next = g->eaten;
+        g->eaten = m;
+    }
+}
+
+static void end_hunger(hunger *g) {
+    for (size_t i = 0; i < g->n_maps; i++) {
+        (void)munmap(g->maps[i], g->map_bytes[i]);
+    }
+    g->n_maps = 0;
+    while (g->eaten != NULL) {
+        morsel *m = g->eaten;
+        g->eaten = m->next;
+        free(m);
+    }
+}
+
+static void run_out(round_of *r) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return;
+    }
+    static hunger g;
+    r->is_hungry = true;
+    for (size_t i = 0; i < N_ROUNDS; i++) {
+        for (size_t n_bytes = 0; n_bytes < HUNGER_BYTES - 64;
+             n_bytes += 32 + n_bytes / 16384 * 2048) {
+            starve(&g, n_bytes);
+            rounds[i].once(r);
+            end_hunger(&g);
+        }
+    }
+    r->is_hungry = false;
+}
+
 static bool op_memory(host *h, const json_t *in, json_t *out) {
-    static const struct {
-        const char *name;
-        void (*once)(const round_of *r);
-    } rounds[] = {{"a pool", round_pool},       {"a sampler", round_sampler},
-                  {"int4 layers", round_quant}, {"files", round_files},
-                  {"a model", round_model},     {"a runner", round_runner}};
     static small_model llama;
-    const round_of r = {.h = h, .tl = &h->tl, .llama = &llama};
-    (void)in;
+    round_of r = {.h = h, .tl = &h->tl, .llama = &llama, .dir = host_arg_text(h, in, "dir")};
     if (!host_ready(h)) {
         return false;
     }
@@ -240,19 +386,8 @@ static bool op_memory(host *h, const json_t *in, json_t *out) {
         return false;
     }
     h->tl.model_free(model);
-    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
-        for (size_t n = 0; n < WARM_UP; n++) {
-            rounds[i].once(&r);
-        }
-        const size_t before = in_use();
-        for (size_t n = 0; n < ROUNDS; n++) {
-            rounds[i].once(&r);
-        }
-        const size_t after = in_use();
-        host_expect(h, after < before + ROUNDS, TL_OK,
-                    "%d rounds of making, refusing and freeing %s leave %zu bytes in use", ROUNDS,
-                    rounds[i].name, after - before);
-    }
+    look_for_leaks(&r);
+    run_out(&r);
     return true;
 }
 

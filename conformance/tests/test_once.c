@@ -301,8 +301,9 @@ static void part_head(ol_test *t) {
 
 static void part_memory(ol_test *t) {
     if (ol_strict(t)) {
-        const json_t *answer = ol_call(t, "memory", "{}");
-        (void)ol_check_ok(t, "memory_returned", answer, "rounds of making, refusing and freeing");
+        tm_put(t, with_unit_head(t), "model");
+        const json_t *answer = ol_call(t, "memory", "{s:s}", "dir", "model");
+        (void)ol_check_ok(t, "memory", answer, "rounds of making, refusing and freeing");
     }
 }
 

@@ -249,8 +249,9 @@ def rule_1_and_2(book):
     def bad(*rest, **more):
         book.bad("regular_file", *rest, **more)
 
-    for node in ("missing", "directory", "fifo"):
-        bad(f"node-{node}", f"a {node} stands at the path", 1, {"node": node}, MIN, "IO",
+    for node, subject in (("missing", "model.safetensors No|no|not|missing"),
+                          ("directory", "model.safetensors directory|regular"), ("fifo", "model.safetensors regular")):
+        bad(f"node-{node}", f"a {node} stands at the path", 1, {"node": node}, MIN, "IO", subject,
             flags=["regular-file"])
     book.ok("regular_file", "node-link", "a symbolic link to a sound file", 1,
             {**one(A1, b"\0\0\x80\x3f"), "node": "link"}, ["regular-file"])
