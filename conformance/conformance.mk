@@ -4,12 +4,15 @@ RUNNER_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard conformance/runner/*.c))
 JUDGE_OBJ := $(RUNNER_OBJ) $(patsubst %.c,$(B)/obj/%.o,$(wildcard conformance/tests/*.c))
 HOST_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard conformance/host/*.c) $(addprefix conformance/runner/,wire.c terms.c))
 
+# What host_faults.c puts before the C library.
+FAULTY = $(foreach name,open fstat stat mmap pread read,$(addprefix -Wl$(comma)--export-dynamic-symbol=,$(name) $(name)64))
+
 $(B)/bin/ol: $(JUDGE_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(ld) -o $@ $^ -lcmocka -ljansson -lseccomp -lm
 $(B)/bin/ol-host: $(HOST_OBJ)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(ld) -o $@ $^ -ljansson -ldl -lm
+	$(call say,LD,$@)$(ld) -o $@ $^ $(FAULTY) -ljansson -ldl -lm
 
 # The second implementation, conformance/examples/plain with the given base, util and ops: `ol check --fresh` asks it
 # what it makes of a drawing, the fuzz targets compare with it.

@@ -94,6 +94,7 @@ extern const host_op host_checkpoint_ops[];
 extern const host_op host_runner_ops[];
 extern const host_op host_c_argument_ops[];
 extern const host_op host_memory_ops[];
+extern const host_op host_fault_ops[];
 
 /* ------------------------------------------------------------------ load.c */
 

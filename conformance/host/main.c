@@ -54,11 +54,17 @@ static bool op_hello(host *h, const json_t *in, json_t *out) {
 
 static const host_op main_ops[] = {{"hello", op_hello}, {NULL, NULL}};
 
-static const host_op *const op_tables[] = {main_ops,         host_sample_ops,
-                                           host_quant_ops,   host_kv_ops,
-                                           host_kv_move_ops, host_checkpoint_ops,
-                                           host_runner_ops,  host_c_argument_ops,
-                                           host_memory_ops,  NULL};
+static const host_op *const op_tables[] = {main_ops,
+                                           host_sample_ops,
+                                           host_quant_ops,
+                                           host_kv_ops,
+                                           host_kv_move_ops,
+                                           host_checkpoint_ops,
+                                           host_runner_ops,
+                                           host_c_argument_ops,
+                                           host_memory_ops,
+                                           host_fault_ops,
+                                           NULL};
 
 static host_op_fn *find_op(const char *name) {
     for (size_t i = 0; op_tables[i] != NULL; i++) {

@@ -304,6 +304,8 @@ static void part_memory(ol_test *t) {
         tm_put(t, with_unit_head(t), "model");
         const json_t *answer = ol_call(t, "memory", "{s:s}", "dir", "model");
         (void)ol_check_ok(t, "memory", answer, "rounds of making, refusing and freeing");
+        answer = ol_call(t, "faults", "{s:s}", "dir", "model");
+        (void)ol_check_ok(t, "system_calls", answer, "a model where system calls fail");
     }
 }
 

@@ -69,7 +69,10 @@ static tl_status take_bytes(int fd, plain_file *file, const char *path, tl_weigh
 tl_status plain_file_open(plain_file *out, const char *path, tl_weights_mode mode, size_t max_bytes,
                           tl_error *err) {
     *out = (plain_file){0};
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
+    int fd;
+    do {
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
+    } while (fd < 0 && errno == EINTR);
     if (fd < 0) {
         return tli_fail(err, TL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
     }
@@ -132,8 +135,12 @@ tl_status plain_folder_has(const plain_folder *folder, const char *name, bool *t
     }
     TLI_TRY(make_path(folder, name, &path, err));
     *there = stat(path, &st) == 0;
+    const int why = errno;
     free(path);
-    return TL_OK;
+    /* Any other reason than its absence says nothing about what is there. */
+    return *there || why == ENOENT || why == ENOTDIR
+               ? TL_OK
+               : tli_fail(err, TL_ERR_IO, "cannot look at %s: %s", name, strerror(why));
 }
 
 tl_status plain_folder_open(const plain_folder *folder, const char *name, tl_weights_mode mode,

@@ -1,0 +1,175 @@
+/* host_faults.c: the op that lets system calls fail under an engine: opening, looking at, mapping
+ * and reading a file, the first time or a later one. An interrupted call must be made again and a
+ * short read be continued; what fails is IO, or NOMEM where the system says that memory is short.
+ *
+ * The functions below stand before the C library's of the same names, since the program comes first
+ * where a library's calls are resolved. An engine that makes its calls in another way never meets a
+ * fault, and nothing is asked of it. Not under a sanitizer, which does the same with these names.
+ *
+ * Source: conformance/spec/testee.md, Failing calls. */
+#include "host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+typedef enum faulty { ON_OPEN, ON_FSTAT, ON_STAT, ON_MMAP, ON_READ, N_FAULTY } faulty;
+
+#define SHORT_READ 0 /* instead of an error: one byte */
+
+static struct {
+    bool is_armed;
+    faulty call;
+    int error;
+    unsigned skipped; /* calls that still go well */
+    bool was_met;
+} fault;
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                         \
+    __has_feature(memory_sanitizer)
+#define NO_FAULTS
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define NO_FAULTS
+#endif
+
+#if !defined(NO_FAULTS)
+
+static bool fails(faulty call) {
+    if (!fault.is_armed || fault.call != call) {
+        return false;
+    }
+    if (fault.skipped > 0) {
+        fault.skipped--;
+        return false;
+    }
+    fault.is_armed = false;
+    fault.was_met = true;
+    errno = fault.error;
+    return true;
+}
+
+/* Each under the two names that it has in the C library, where other objects see it. */
+#define SEEN __attribute__((visibility("default")))
+/* NOLINTBEGIN(bugprone-macro-parentheses): names, which parentheses would turn into nothing. */
+#define NAMED(function, name, other)                                                               \
+    SEEN extern __typeof__(function) function __asm__(name);                                       \
+    SEEN extern __typeof__(function) function##_too __asm__(other) __attribute__((alias(name)))
+/* NOLINTEND(bugprone-macro-parentheses) */
+
+int faulty_open(const char *path, int flags, ...);
+NAMED(faulty_open, "open64", "open");
+int faulty_open(const char *path, int flags, ...) {
+    va_list args;
+    va_start(args, flags);
+    const int mode = (flags & O_CREAT) != 0 ? va_arg(args, int) : 0;
+    va_end(args);
+    return fails(ON_OPEN) ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int faulty_fstat(int fd, struct stat *about);
+NAMED(faulty_fstat, "fstat64", "fstat");
+int faulty_fstat(int fd, struct stat *about) {
+    return fails(ON_FSTAT) ? -1 : fstatat(fd, "", about, AT_EMPTY_PATH);
+}
+
+int faulty_stat(const char *path, struct stat *about);
+NAMED(faulty_stat, "stat64", "stat");
+int faulty_stat(const char *path, struct stat *about) {
+    return fails(ON_STAT) ? -1 : fstatat(AT_FDCWD, path, about, 0);
+}
+
+void *faulty_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset);
+NAMED(faulty_mmap, "mmap64", "mmap");
+void *faulty_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset) {
+    if (fd >= 0 && fails(ON_MMAP)) {
+        return MAP_FAILED;
+    }
+    return (void *)syscall(SYS_mmap, at, n, protection, flags, fd, offset);
+}
+
+/* false: the call fails; a short one reads one byte. */
+static bool may_read(size_t *n) {
+    if (!fails(ON_READ)) {
+        return true;
+    }
+    *n = *n > 0 ? 1 : 0;
+    return fault.error == SHORT_READ;
+}
+
+SEEN ssize_t faulty_read(int fd, void *to, size_t n) __asm__("read");
+ssize_t faulty_read(int fd, void *to, size_t n) {
+    return may_read(&n) ? syscall(SYS_read, fd, to, n) : -1;
+}
+
+ssize_t faulty_pread(int fd, void *to, size_t n, off_t offset);
+NAMED(faulty_pread, "pread64", "pread");
+ssize_t faulty_pread(int fd, void *to, size_t n, off_t offset) {
+    return may_read(&n) ? syscall(SYS_pread64, fd, to, n, offset) : -1;
+}
+
+#endif
+
+/* ------------------------------------------------------------------ the op */
+
+static const struct {
+    faulty call;
+    const char *name;
+    int error;
+    tl_status due; /* TL_OK: it must be as if nothing had been */
+} faults[] = {{ON_OPEN, "open", EINTR, TL_OK},      {ON_OPEN, "open", EMFILE, TL_ERR_IO},
+              {ON_FSTAT, "fstat", EIO, TL_ERR_IO},  {ON_STAT, "stat", EACCES, TL_ERR_IO},
+              {ON_STAT, "stat", ELOOP, TL_ERR_IO},  {ON_MMAP, "mmap", ENOMEM, TL_ERR_NOMEM},
+              {ON_MMAP, "mmap", EACCES, TL_ERR_IO}, {ON_MMAP, "mmap", EOVERFLOW, TL_ERR_IO},
+              {ON_READ, "read", EINTR, TL_OK},      {ON_READ, "read", EIO, TL_ERR_IO},
+              {ON_READ, "read", EPERM, TL_ERR_IO},  {ON_READ, "read", SHORT_READ, TL_OK}};
+
+/* Load the model; false: the fault was never met. */
+static bool load_faulty(host *h, const char *dir, tl_weights_mode mode, size_t i,
+                        unsigned skipped) {
+    const tl_model_load_cfg cfg = {.weights = mode};
+    tl_error err = host_error();
+    tl_model *model = host_unset();
+    fault.call = faults[i].call;
+    fault.error = faults[i].error;
+    fault.skipped = skipped;
+    fault.was_met = false;
+    fault.is_armed = true;
+    const tl_status status = h->tl.model_load(&model, dir, &cfg, &err);
+    fault.is_armed = false;
+    host_expect(h, !fault.was_met || status == faults[i].due, TL_OK,
+                "model_load where %s number %u is answered with error %d gives status %d, must "
+                "be %d",
+                faults[i].name, skipped + 1, faults[i].error, (int)status, (int)faults[i].due);
+    if (status == TL_OK) {
+        h->tl.model_free(model);
+    }
+    return fault.was_met;
+}
+
+static bool op_faults(host *h, const json_t *in, json_t *out) {
+    static const tl_weights_mode modes[] = {TL_WEIGHTS_MAP, TL_WEIGHTS_COPY};
+    const char *dir = host_arg_text(h, in, "dir");
+    size_t n_met = 0;
+    if (!host_ready(h)) {
+        return false;
+    }
+    for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
+        for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+            for (unsigned skipped = 0; load_faulty(h, dir, modes[m], i, skipped); skipped++) {
+                n_met++;
+            }
+        }
+    }
+    host_put_int(out, "met", n_met);
+    return true;
+}
+
+const host_op host_fault_ops[] = {{"faults", op_faults}, {NULL, NULL}};
