@@ -493,7 +493,7 @@ static void ask_configs(asking *a, tl_checkpoint **ckpt) {
     size_t *const counts[] = {&c.vocab_size, &c.hidden_size, &c.intermediate_size, &c.n_layers,
                               &c.n_heads,    &c.n_kv_heads,  &c.head_dim};
     double *const reals[] = {&c.rope_theta, &c.rms_norm_eps};
-    const double bad[] = {0, -1, -0.5, INFINITY, NAN, 1e-300, 1e300};
+    const double bad[] = {0, -1, -0.5, (double)INFINITY, (double)NAN, 1e-300, 1e300};
     tl_weights w = {.arch = TL_ARCH_BIGRAM};
     tl_scratch *scratch = NULL;
     size_t n = 77;
