@@ -4,7 +4,7 @@
 set -euo pipefail
 
 judge='gcc libc6-dev make pkg-config libcmocka-dev libjansson-dev zlib1g-dev libseccomp-dev'
-check="$judge g++ clang clang-tidy clang-format cppcheck libclang-rt-14-dev llvm valgrind gcovr gdb parallel
+check="$judge patch g++ clang clang-tidy clang-format cppcheck libclang-rt-14-dev llvm valgrind gcovr gdb parallel
   python3 python3-numpy git"
 
 wanted=
