@@ -145,8 +145,11 @@ def judge_without_processes(folder):
         return "needs root, to become a user of whom nothing runs"
     os.chmod(folder, 0o777)
     for n in (1, 2, 3, 4):
-        done = run([OL, *QUICK], [(resource.RLIMIT_NPROC, n)], user=65531, group=65531, extra_groups=[],
-                   env={**os.environ, "TMPDIR": folder})
+        try:
+            done = run([OL, *QUICK], [(resource.RLIMIT_NPROC, n)], user=65531, group=65531, extra_groups=[],
+                       env={**os.environ, "TMPDIR": folder})
+        except PermissionError:
+            return "another user cannot enter this folder"
         check_judged(done, f"{n} processes")
     return None
 
