@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "forward_plain.h"
-#include "model_plain.h"
 #include "util.h"
 
 /* ------------------------------------------------------------------ logits and scratch */
@@ -45,6 +44,22 @@ void tl_logits_clear(tl_logits *logits) {
 const float *tl_logits_row(const tl_logits *logits, size_t row) {
     const bool there = logits != NULL && row < logits->n_rows;
     return there ? logits->data + row * logits->vocab : NULL;
+}
+
+static bool above_0(double x) {
+    return (float)x > 0 && isfinite((float)x);
+}
+
+/* INVALID for a config that tl_model_config_parse would never make: this module can stand alone. */
+static tl_status check_config(const tl_model_config *cfg, tl_error *err) {
+    const bool counts = cfg->vocab_size > 0 && cfg->n_layers > 0 && cfg->n_heads > 0 &&
+                        cfg->n_kv_heads > 0 && cfg->n_kv_heads <= cfg->n_heads && cfg->head_dim > 0;
+    const bool llama = cfg->hidden_size > 0 && cfg->intermediate_size > 0 &&
+                       above_0(cfg->rope_theta) && above_0(cfg->rms_norm_eps);
+    if (counts && (cfg->arch == TL_ARCH_BIGRAM || (cfg->arch == TL_ARCH_LLAMA && llama))) {
+        return TL_OK;
+    }
+    return tli_fail(err, TL_ERR_INVALID, "the config is none that a config.json gives");
 }
 
 /* The longest row of any linear, and the floats that one token needs: 2 d + 2 H D + 2 H_kv D +
@@ -91,7 +106,7 @@ tl_status tl_scratch_size(const tl_model_config *cfg, const tl_limits *limits, s
     size_t n_floats = 0;
     size_t n;
     TLI_TRY(check_limits(cfg, limits, err));
-    TLI_TRY(plain_config_check(cfg, err));
+    TLI_TRY(check_config(cfg, err));
     TLI_TRY(measure(cfg, &max_n_in, &n_floats, err));
     if (n_bytes == NULL) {
         return tli_fail(err, TL_ERR_INVALID, "n_bytes is NULL");
@@ -136,7 +151,7 @@ tl_status tl_scratch_new(tl_scratch **out, const tl_model_config *cfg, const tl_
     }
     *out = NULL;
     TLI_TRY(check_limits(cfg, limits, err));
-    TLI_TRY(plain_config_check(cfg, err));
+    TLI_TRY(check_config(cfg, err));
     TLI_TRY(measure(cfg, &max_n_in, &n_floats, err));
     TLI_TRY(tl_isa_resolve(limits->isa, &isa, err));
     tl_scratch *scratch = tli_calloc(1, sizeof *scratch);
