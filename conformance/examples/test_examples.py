@@ -329,8 +329,11 @@ def plain_engine_is_right(folder):
 
 
 def python_testee_is_right(folder):
-    """A program in another language, written from the page of the protocol, passes all 24."""
-    done = run(OL, "check", "L10.1", "--testee", script("testee.py"), "--report", f"jsonl:{folder}/log")
+    """A program in another language, written from the page of the protocol, passes all 24. It is copied, since the
+    user that it runs as may not be able to enter the folder of the checks."""
+    shutil.copy(script("testee.py"), folder)
+    shutil.copytree(script("testee_py"), f"{folder}/testee_py")
+    done = run(OL, "check", "L10.1", "--testee", f"{folder}/testee.py", "--report", f"jsonl:{folder}/log")
     assert done.returncode == 0, done.stderr
     assert "24 pass; 24 of 24 tests ran" in run(OL, "report", "show", f"{folder}/log").stdout
     for path in [script("testee.py"), *glob.glob(script("testee_py/*.py"))]:
