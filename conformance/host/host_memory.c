@@ -42,7 +42,7 @@ typedef struct round_of {
     bool is_hungry;  /* there is no memory, or little */
 } round_of;
 
-/* Either outcome will do; without memory there are no others than success and NOMEM. */
+/* Did the call succeed? Without memory there is no other outcome than that and NOMEM. */
 static bool made(const round_of *r, tl_status status, const char *what) {
     host_expect(r->h, !r->is_hungry || status == TL_OK || status == TL_ERR_NOMEM, TL_OK,
                 "%s without memory is answered with status %d, must be %d", what, (int)status,
@@ -50,6 +50,7 @@ static bool made(const round_of *r, tl_status status, const char *what) {
     return status == TL_OK;
 }
 
+/* For a call that is refused, or may be: either outcome will do. */
 static void try(tl_status status) {
     (void)status;
 }
