@@ -298,6 +298,9 @@ def show_coverage():
 
 def main(names):
     known = stages()
+    if names in (["-h"], ["--help"]):
+        print(__doc__.strip() + "\n\nStages:\n" + "\n".join("  " + s.name for s in known))
+        return 0
     unknown = [n for n in names if n not in [s.name for s in known]]
     builds = {a for s in known if s.name in names for a in s.after if a.startswith("build ")}
     chosen = [s for s in known if not names or s.name in names or s.name in builds]

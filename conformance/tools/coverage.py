@@ -383,9 +383,13 @@ def who(place):
 
 
 def main(words):
+    is_place = len(words) == 1 and re.fullmatch(r"[^:]+:\d+", words[0])
+    if (words in (["--raise"], ["--report"]) or is_place) and not os.path.exists(os.path.join(OUT, "tests.json")):
+        print(f"{words[0]}: nothing has been measured yet: run coverage.py first", file=sys.stderr)
+        return 2
     if words == ["--raise"]:
         return raise_floors()
-    if words and re.fullmatch(r"[^:]+:\d+", words[0]):
+    if is_place:
         return who(words[0])
     if words not in ([], ["--report"]):
         print(__doc__, file=sys.stderr)
