@@ -120,11 +120,11 @@ static void ask_envelope(asking *a, tl_kv_pool *pool, const uint32_t given[4]) {
     REFUSED("n_bytes", tl->kv_pool_export_size(pool, 1, NULL, err));
     REFUSED("pool", tl->kv_pool_export(NULL, given, 1, buf, sizeof buf, &n, err));
     REFUSED("ids", tl->kv_pool_export(pool, NULL, 1, buf, sizeof buf, &n, err));
-    REFUSED("buf", tl->kv_pool_export(pool, given, 1, NULL, sizeof buf, &n, err));
+    REFUSED("buf", tl->kv_pool_export(pool, given, 1, NULL, 1, &n, err));
     REFUSED("n_written", tl->kv_pool_export(pool, given, 1, buf, sizeof buf, NULL, err));
     REFUSED("pool", tl->kv_pool_import(NULL, envelope, n_env, ids, 2, &n, err));
-    REFUSED("buf", tl->kv_pool_import(pool, NULL, n_env, ids, 2, &n, err));
-    REFUSED("ids", tl->kv_pool_import(pool, envelope, n_env, NULL, 2, &n, err));
+    REFUSED("buf", tl->kv_pool_import(pool, NULL, 1, ids, 2, &n, err));
+    REFUSED("ids", tl->kv_pool_import(pool, envelope, n_env, NULL, 1, &n, err));
     REFUSED("n_ids", tl->kv_pool_import(pool, envelope, n_env, ids, 2, NULL, err));
     HOLDS(n == 77 && ids[0] == 77);
     /* NULL goes with a length of 0. */
@@ -186,8 +186,8 @@ static void ask_sample(asking *a) {
     REFUSED("sampler", tl->sample(NULL, x, V, p, seen, 2, seen, 2, r, &t, &lp, err));
     REFUSED("logits", tl->sample(s, NULL, V, p, seen, 2, seen, 2, r, &t, &lp, err));
     REFUSED("params", tl->sample(s, x, V, NULL, seen, 2, seen, 2, r, &t, &lp, err));
-    REFUSED("prompt", tl->sample(s, x, V, p, NULL, 2, seen, 2, r, &t, &lp, err));
-    REFUSED("output", tl->sample(s, x, V, p, seen, 2, NULL, 2, r, &t, &lp, err));
+    REFUSED("prompt", tl->sample(s, x, V, p, NULL, 1, seen, 2, r, &t, &lp, err));
+    REFUSED("output", tl->sample(s, x, V, p, seen, 2, NULL, 1, r, &t, &lp, err));
     REFUSED("rng", tl->sample(s, x, V, p, seen, 2, seen, 2, NULL, &t, &lp, err));
     REFUSED("token", tl->sample(s, x, V, p, seen, 2, seen, 2, r, NULL, &lp, err));
     REFUSED("logprob", tl->sample(s, x, V, p, seen, 2, seen, 2, r, &t, NULL, err));
@@ -369,7 +369,7 @@ static void ask_layout(asking *a) {
         return;
     }
     REFUSED("out", tl->layout_parse(NULL, bytes, n, err));
-    REFUSED_NEW("bytes", none, tl->layout_parse(&none, NULL, n, err));
+    REFUSED_NEW("bytes", none, tl->layout_parse(&none, NULL, 1, err));
     HOLDS(tl->layout_parse(&none, NULL, 0, NULL) == TL_ERR_FORMAT && none == NULL);
     HOLDS(tl->layout_count(NULL) == 0 && tl->layout_at(NULL, 0) == NULL);
     HOLDS(tl->layout_find(NULL, "bigram.weight") == NULL && tl->layout_find(layout, NULL) == NULL);
@@ -399,7 +399,7 @@ static void ask_safetensors(asking *a) {
     REFUSED_NEW("path", none, tl->safetensors_open(&none, NULL, TL_WEIGHTS_MAP, err));
     REFUSED_NEW("mode", none, tl->safetensors_open(&none, "nowhere", (tl_weights_mode)2, err));
     REFUSED("out", tl->safetensors_view(NULL, bytes, n, err));
-    REFUSED_NEW("bytes", none, tl->safetensors_view(&none, NULL, n, err));
+    REFUSED_NEW("bytes", none, tl->safetensors_view(&none, NULL, 1, err));
     REFUSED("NULL", tl->safetensors_f32(NULL, name, dims, 2, dst, 4, err));
     REFUSED("NULL", tl->safetensors_f32(st, NULL, dims, 2, dst, 4, err));
     REFUSED("NULL", tl->safetensors_f32(st, name, NULL, 2, dst, 4, err));
@@ -439,11 +439,12 @@ static void ask_checkpoint(asking *a) {
     REFUSED_NEW("dir", none, tl->checkpoint_open(&none, NULL, TL_WEIGHTS_MAP, err));
     REFUSED_NEW("mode", none, tl->checkpoint_open(&none, "nowhere", (tl_weights_mode)-1, err));
     REFUSED("out", tl->checkpoint_view(NULL, files, 2, err));
-    REFUSED_NEW("files", none, tl->checkpoint_view(&none, NULL, 2, err));
+    REFUSED_NEW("files", none, tl->checkpoint_view(&none, NULL, 1, err));
     bad[1].name = NULL;
     REFUSED_NEW("NULL", none, tl->checkpoint_view(&none, bad, 2, err));
     bad[1] = files[1];
     bad[1].bytes = NULL;
+    bad[1].n_bytes = 1;
     REFUSED_NEW("NULL", none, tl->checkpoint_view(&none, bad, 2, err));
     HOLDS(tl->checkpoint_view(&none, NULL, 0, NULL) == TL_ERR_IO);
     REFUSED("NULL", tl->checkpoint_f32(NULL, name, dims, 2, dst, 4, err));
@@ -536,7 +537,7 @@ static void ask_weights(asking *a) {
         return;
     }
     REFUSED("NULL", tl->model_config_parse(NULL, json, n, err));
-    REFUSED("NULL", tl->model_config_parse(&cfg, NULL, n, err));
+    REFUSED("NULL", tl->model_config_parse(&cfg, NULL, 1, err));
     REFUSED("NULL", tl->model_config_load(NULL, "nowhere", err));
     REFUSED("NULL", tl->model_config_load(&cfg, NULL, err));
     HOLDS(cfg.vocab_size == 77);
@@ -576,7 +577,7 @@ static void ask_model(asking *a) {
     REFUSED_NEW("dir", none, tl->model_load(&none, NULL, NULL, err));
     REFUSED_NEW("mode|weights", none, tl->model_load(&none, "nowhere", &no_mode, err));
     REFUSED("out", tl->model_view(NULL, files, 2, NULL, err));
-    REFUSED_NEW("files", none, tl->model_view(&none, NULL, 2, NULL, err));
+    REFUSED_NEW("files", none, tl->model_view(&none, NULL, 1, NULL, err));
     REFUSED_NEW("mode|weights", none, tl->model_view(&none, files, 2, &no_mode, err));
     REFUSED_NEW("int4|int4_group|group", none, tl->model_view(&none, files, 2, &int4, err));
     HOLDS(tl->model_view(&none, files, 1, NULL, NULL) == TL_ERR_IO);

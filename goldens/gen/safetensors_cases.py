@@ -380,6 +380,10 @@ def rule_4(book):
     bad("dup-metadata-escape", "__metadata__ twice, once with an escape",
         '{"__metadata__":{},"__m\\u0065tadata__":{}}', one('{"__metadata__":{}}'), "duplicate",
         b"", "__metadata__")
+    escaped = "".join(f"\\u{ord(c):04x}" for c in "__metadata__")
+    bad("dup-metadata-escapes", "__metadata__ twice, once with nothing but escapes",
+        '{"__metadata__":{},"%s":{}}' % escaped, one('{"%s":{"k":"v"}}' % escaped), "duplicate",
+        b"", "__metadata__")
     bad("dup-far-apart", "a name twice with 40 others between",
         header(**{f"w{i}": entry("U8", [0], 0, 0) for i in range(41)})[:-1] + ',"w0":' +
         entry("U8", [0], 0, 0) + "}",
