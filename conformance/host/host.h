@@ -96,6 +96,12 @@ extern const host_op host_c_argument_ops[];
 extern const host_op host_memory_ops[];
 extern const host_op host_fault_ops[];
 
+/* ------------------------------------------------------------------ host_faults.c */
+
+/* How many maps there are now that this program and its engine made, by calls of mmap and munmap;
+ * those of the C library itself left aside. 0 under a sanitizer. */
+int64_t host_n_maps(void);
+
 /* ------------------------------------------------------------------ load.c */
 
 /* Load the library and resolve every symbol of the public headers. false: the reason is in text.

@@ -40,6 +40,13 @@ static struct {
 #define NO_FAULTS
 #endif
 
+/* Made and not taken away, by all but the C library itself. */
+static _Atomic int64_t n_maps;
+
+int64_t host_n_maps(void) {
+    return n_maps;
+}
+
 #if !defined(NO_FAULTS)
 
 static bool fails(faulty call) {
@@ -92,7 +99,16 @@ void *faulty_mmap(void *at, size_t n, int protection, int flags, int fd, off_t o
     if (fd >= 0 && fails(ON_MMAP)) {
         return MAP_FAILED;
     }
-    return (void *)syscall(SYS_mmap, at, n, protection, flags, fd, offset);
+    void *map = (void *)syscall(SYS_mmap, at, n, protection, flags, fd, offset);
+    n_maps += map != MAP_FAILED;
+    return map;
+}
+
+SEEN int faulty_munmap(void *at, size_t n) __asm__("munmap");
+int faulty_munmap(void *at, size_t n) {
+    const int status = (int)syscall(SYS_munmap, at, n);
+    n_maps -= status == 0;
+    return status;
 }
 
 /* false: the call fails; a short one reads one byte. */
