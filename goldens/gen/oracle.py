@@ -225,9 +225,10 @@ def count_nodes(value):
 # --------------------------------------------------------------------------- safetensors
 
 class Tensor:
-    def __init__(self, name, dtype, shape, begin, end, data):
+    def __init__(self, name, dtype, shape, begin, end, data, data_start):
         self.name, self.dtype, self.shape = name, dtype, shape
         self.begin, self.end, self.data = begin, end, data
+        self.file_offset = data_start + begin
 
     def bytes(self):
         return self.data[self.begin:self.end]
@@ -290,7 +291,7 @@ def is_count(value):
     return isinstance(value, Integer) and value >= 0
 
 
-def entry_of(name, entry, data):
+def entry_of(name, entry, data, data_start):
     """Rules 6 to 8 for one tensor."""
     def need(condition, rule):
         if not condition:
@@ -308,7 +309,8 @@ def entry_of(name, entry, data):
         need(product < 1 << 64, 8)
     begin, end = offsets
     need(product % 8 == 0 and end >= begin and product // 8 == end - begin, 8)
-    return Tensor(name, dtype, [int(d) for d in shape], int(begin), int(end), data)
+    return Tensor(name, dtype, [int(d) for d in shape], int(begin), int(end), data,
+                  data_start)
 
 
 def parse_safetensors(data):
@@ -328,7 +330,8 @@ def parse_safetensors(data):
     for key, value in metadata.items():
         if not isinstance(value, str):
             raise Fault("FORMAT", 5, key)
-    tensors = {name: entry_of(name, entry, buffer) for name, entry in top.items()}
+    data_start = len(data) - len(buffer)
+    tensors = {name: entry_of(name, entry, buffer, data_start) for name, entry in top.items()}
     if sum(len(t.shape) for t in tensors.values()) > DIMS_MAX:
         raise Fault("FORMAT", 6)
     at = 0
@@ -665,9 +668,10 @@ def int4_pairs(tensors, want, linear, group):
             if tensors[full].shape != shape:
                 raise Fault("FORMAT", 12, full)
             used.add(full)
-        for bits, in struct.iter_unpack("<H", tensors[f"{base}.scales"].bytes()):
+        scales = tensors[f"{base}.scales"]
+        for i, (bits,) in enumerate(struct.iter_unpack("<H", scales.bytes())):
             if bits & 0x8000 or bits & 0x7C00 == 0x7C00:
-                raise Fault("FORMAT", 12, f"{base}.scales")
+                raise Fault("FORMAT", 12, scales.name, scales.file_offset + 2 * i)
     return used
 
 
