@@ -260,9 +260,10 @@ static void answers_by_name(void **state) {
     (void)state;
     static const checkpoint_case c = {
         {{INDEX, MAP(A_AND_B ",\"c\":\"" SHARD_2 "\""), TEXT},
-         {SHARD_1, "{\"__metadata__\":{\"k\":\"v\",\"x\":\"1\"}," HEADER_A_BODY, 4},
+         {SHARD_1, "{\"__metadata__\":{\"k\":\"v\",\"x\":\"1\",\"w\":\"2\"}," HEADER_A_BODY, 4},
          {SHARD_2,
-          "{\"__metadata__\":{\"k\":\"v\",\"x\":\"2\"},\"c\":{\"dtype\":\"BF16\",\"shape\":[2],"
+          "{\"__metadata__\":{\"k\":\"v\",\"x\":\"2\",\"w\":\"1\"},\"c\":{\"dtype\":\"BF16\","
+          "\"shape\":[2],"
           "\"data_offsets\":[4,8]}," HEADER_B_BODY,
           8}},
         TL_OK,
@@ -289,6 +290,7 @@ static void answers_by_name(void **state) {
     assert_null(tl_checkpoint_find(ckpt, NULL));
     assert_string_equal(tl_checkpoint_metadata(ckpt, "k"), "v");
     assert_null(tl_checkpoint_metadata(ckpt, "x"));
+    assert_null(tl_checkpoint_metadata(ckpt, "w"));
     assert_null(tl_checkpoint_metadata(ckpt, "y"));
     assert_int_equal(tl_checkpoint_f32(ckpt, "a", one, 1, got, 1, &err), TL_OK);
     assert_int_equal(tli_f32_bits(got[0]), tli_load_u32(blobs[1].data + blobs[1].n - 4));
