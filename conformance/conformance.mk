@@ -5,7 +5,8 @@ JUDGE_OBJ := $(RUNNER_OBJ) $(patsubst %.c,$(B)/obj/%.o,$(wildcard conformance/te
 HOST_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard conformance/host/*.c) $(addprefix conformance/runner/,wire.c terms.c))
 
 # What host_faults.c puts before the C library.
-FAULTY = $(foreach name,open fstat stat mmap munmap pread read,$(addprefix -Wl$(comma)--export-dynamic-symbol=,$(name) $(name)64))
+FAULTY = $(foreach name,malloc calloc realloc memalign aligned_alloc posix_memalign free \
+  open fstat stat mmap munmap pread read,$(addprefix -Wl$(comma)--export-dynamic-symbol=,$(name) $(name)64))
 
 $(B)/bin/ol: $(JUDGE_OBJ)
 	@mkdir -p $(@D)

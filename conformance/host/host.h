@@ -98,9 +98,17 @@ extern const host_op host_fault_ops[];
 
 /* ------------------------------------------------------------------ host_faults.c */
 
-/* How many maps there are now that this program and its engine made, by calls of mmap and munmap;
- * those of the C library itself left aside. 0 under a sanitizer. */
-int64_t host_n_maps(void);
+/* What this program and its engine hold now, by calls: blocks of malloc and its kin, and maps that
+ * are not the C library's own. 0 under a sanitizer. */
+typedef struct host_holdings {
+    int64_t n_blocks;
+    int64_t n_maps;
+} host_holdings;
+host_holdings host_held(void);
+/* From here on the calls for memory after the next `skipped` fail: one, or all. */
+void host_refuse_memory(unsigned skipped, bool is_lasting);
+/* From here on no call fails; did one? */
+bool host_grant_memory(void);
 
 /* ------------------------------------------------------------------ load.c */
 

@@ -1,24 +1,28 @@
-/* host_faults.c: the op that lets system calls fail under an engine: opening, looking at, mapping
- * and reading a file, the first time or a later one. An interrupted call must be made again and a
- * short read be continued; what fails is IO, or NOMEM where the system says that memory is short.
+/* host_faults.c: lets calls fail under an engine, the first time or a later one: those for memory,
+ * for host_memory.c, which is told here what is held, too; and, in the op `faults`, opening, looking
+ * at, mapping and reading a file. An interrupted call must be made again and a short read be
+ * continued; what fails is IO, or NOMEM where the system says that memory is short.
  *
  * The functions below stand before the C library's of the same names, since the program comes first
  * where a library's calls are resolved. An engine that makes its calls in another way never meets a
- * fault, and nothing is asked of it. Not under a sanitizer, which does the same with these names.
+ * fault, and nothing is asked of it. Not under a sanitizer, which does the same with these names,
+ * and with glibc only, which has its own functions under further names.
  *
  * Source: conformance/spec/testee.md, Failing calls. */
 #include "host.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-typedef enum faulty { ON_OPEN, ON_FSTAT, ON_STAT, ON_MMAP, ON_READ, N_FAULTY } faulty;
+typedef enum faulty { ON_MEMORY, ON_OPEN, ON_FSTAT, ON_STAT, ON_MMAP, ON_READ, N_FAULTY } faulty;
 
 #define SHORT_READ 0 /* instead of an error: one byte */
 
@@ -27,6 +31,7 @@ static struct {
     faulty call;
     int error;
     unsigned skipped; /* calls that still go well */
+    bool is_lasting;  /* all calls after it fail, too */
     bool was_met;
 } fault;
 
@@ -36,15 +41,38 @@ static struct {
 #define NO_FAULTS
 #endif
 #endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
 #define NO_FAULTS
 #endif
 
-/* Made and not taken away, by all but the C library itself. */
+static _Atomic int64_t n_blocks;
 static _Atomic int64_t n_maps;
 
-int64_t host_n_maps(void) {
-    return n_maps;
+host_holdings host_held(void) {
+    return (host_holdings){.n_blocks = n_blocks, .n_maps = n_maps};
+}
+
+static void arm(faulty call, int error, unsigned skipped) {
+    fault.call = call;
+    fault.error = error;
+    fault.skipped = skipped;
+    fault.is_lasting = false;
+    fault.was_met = false;
+    fault.is_armed = true;
+}
+
+static bool disarm(void) {
+    fault.is_armed = false;
+    return fault.was_met;
+}
+
+void host_refuse_memory(unsigned skipped, bool is_lasting) {
+    arm(ON_MEMORY, ENOMEM, skipped);
+    fault.is_lasting = is_lasting;
+}
+
+bool host_grant_memory(void) {
+    return disarm();
 }
 
 #if !defined(NO_FAULTS)
@@ -57,14 +85,68 @@ static bool fails(faulty call) {
         fault.skipped--;
         return false;
     }
-    fault.is_armed = false;
+    fault.is_armed = fault.is_lasting;
     fault.was_met = true;
     errno = fault.error;
     return true;
 }
 
-/* Each under the two names that it has in the C library, where other objects see it. */
-#define SEEN __attribute__((visibility("default")))
+#define SEEN __attribute__((visibility("default"))) /* for other objects */
+
+/* NOLINTBEGIN(bugprone-reserved-identifier): glibc's names. */
+extern void *__libc_malloc(size_t n);
+extern void *__libc_calloc(size_t n, size_t size);
+extern void *__libc_realloc(void *block, size_t n);
+extern void *__libc_memalign(size_t alignment, size_t n);
+extern void __libc_free(void *block);
+/* NOLINTEND(bugprone-reserved-identifier) */
+
+static void *counted(void *block) {
+    n_blocks += block != NULL;
+    return block;
+}
+
+SEEN void *malloc(size_t n) {
+    return fails(ON_MEMORY) ? NULL : counted(__libc_malloc(n));
+}
+
+SEEN void *calloc(size_t n, size_t size) {
+    return fails(ON_MEMORY) ? NULL : counted(__libc_calloc(n, size));
+}
+
+SEEN void *realloc(void *block, size_t n) {
+    if (fails(ON_MEMORY)) {
+        return NULL;
+    }
+    void *moved = __libc_realloc(block, n);
+    n_blocks += block == NULL && moved != NULL;
+    n_blocks -= block != NULL && moved == NULL && n == 0; /* which frees it */
+    return moved;
+}
+
+SEEN void *memalign(size_t alignment, size_t n) {
+    return fails(ON_MEMORY) ? NULL : counted(__libc_memalign(alignment, n));
+}
+
+SEEN void *aligned_alloc(size_t alignment, size_t n) {
+    return memalign(alignment, n);
+}
+
+SEEN int posix_memalign(void **block, size_t alignment, size_t n) {
+    void *made = memalign(alignment, n);
+    if (made == NULL) {
+        return ENOMEM;
+    }
+    *block = made;
+    return 0;
+}
+
+SEEN void free(void *block) {
+    n_blocks -= block != NULL;
+    __libc_free(block);
+}
+
+/* Each under the two names that it has in the C library. */
 /* NOLINTBEGIN(bugprone-macro-parentheses): names, which parentheses would turn into nothing. */
 #define NAMED(function, name, other)                                                               \
     SEEN extern __typeof__(function) function __asm__(name);                                       \
@@ -153,21 +235,17 @@ static bool load_faulty(host *h, const char *dir, tl_weights_mode mode, size_t i
     const tl_model_load_cfg cfg = {.weights = mode};
     tl_error err = host_error();
     tl_model *model = host_unset();
-    fault.call = faults[i].call;
-    fault.error = faults[i].error;
-    fault.skipped = skipped;
-    fault.was_met = false;
-    fault.is_armed = true;
+    arm(faults[i].call, faults[i].error, skipped);
     const tl_status status = h->tl.model_load(&model, dir, &cfg, &err);
-    fault.is_armed = false;
-    host_expect(h, !fault.was_met || status == faults[i].due, TL_OK,
+    const bool was_met = disarm();
+    host_expect(h, !was_met || status == faults[i].due, TL_OK,
                 "model_load where %s number %u is answered with error %d gives status %d, must "
                 "be %d",
                 faults[i].name, skipped + 1, faults[i].error, (int)status, (int)faults[i].due);
     if (status == TL_OK) {
         h->tl.model_free(model);
     }
-    return fault.was_met;
+    return was_met;
 }
 
 static bool op_faults(host *h, const json_t *in, json_t *out) {
