@@ -251,10 +251,10 @@ def shard_rules(book, rng):
     bad("ix-bad-both-forms", text_of("ix-bad-both-forms"),
         directory(two, a=SHARD_A, b=SHARD_B, single=twice), subject=SINGLE)
     bad("ix-bad-shard-lfs", text_of("ix-bad-shard-lfs"), directory(two, a=SHARD_A, b=LFS),
-        subject="LFS", rule=2)
+        subject=f"{S2} LFS", rule=2)
     bad("ix-bad-shard-truncated", text_of("ix-bad-shard-truncated"),
         directory(two, a=SHARD_A, b=safetensors(header(b=entry("F32", [1], 0, 4)), b"\0\0")),
-        rule=9)
+        subject=S2, rule=9)
     bad("shard-missing", "the second shard is not there", directory(two, a=SHARD_A),
         status="IO", subject=S2)
     bad("shard-directory", "a directory where a shard should be",

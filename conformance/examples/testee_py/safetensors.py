@@ -144,7 +144,11 @@ class File:
     def __init__(self, path, weights="map"):
         descriptor, self.size = open_regular(path)
         try:
-            self.read_header(descriptor, path)
+            try:
+                self.read_header(descriptor, path)
+            except Refusal as no:
+                text = no.text if path in no.text else f"{path}: {no.text}"
+                raise Refusal(no.status, text, no.offset, **no.extra) from None
             if weights == "copy":
                 self.bytes = read_range(descriptor, self.size, 0, path)
             else:
