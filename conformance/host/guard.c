@@ -162,6 +162,7 @@ const void *host_const(host *h, const char *name, const void *value, size_t n_by
     uint8_t *data = host_input(h, name, n_bytes);
     if (data != NULL) {
         memcpy(data, value, n_bytes);
+        h->regions[h->n_regions - 1].hash = host_fnv1a(HOST_FNV_START, data, n_bytes);
     }
     return data;
 }

@@ -128,7 +128,7 @@ void *host_input(host *h, const char *name,
 bool host_ready(host *h);
 void *host_output(host *h, const char *name, size_t n_bytes); /* filled with the pattern */
 void host_refill(host *h); /* give all outputs the pattern again, before a further call */
-/* A copy of a structure as an input. */
+/* A copy of a structure, or of bytes, as an input; also between calls. */
 const void *host_const(host *h, const char *name, const void *value, size_t n_bytes);
 /* A byte of the pattern: what output byte i holds before the call. */
 uint8_t host_pattern(size_t i);

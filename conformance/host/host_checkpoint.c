@@ -118,24 +118,24 @@ static void add_tensor(host *h, json_t *tensors, const tl_tensor_info *info, boo
     (void)json_array_append_new(tensors, tensor);
 }
 
-/* The bytes of a regular file of at most VIEW_MAX; NULL for another. */
-static uint8_t *small_file(const char *path, size_t *n) {
+/* The bytes of a regular file of at most VIEW_MAX, as an input that ends with the op; NULL for
+ * another file. */
+static const uint8_t *small_file(host *h, const char *path, size_t *n) {
+    static uint8_t bytes[VIEW_MAX];
     struct stat about;
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size > VIEW_MAX) {
         return NULL;
     }
     FILE *file = fopen(path, "rb");
     *n = (size_t)about.st_size;
-    uint8_t *bytes = malloc(*n + 1);
-    if (file != NULL && bytes != NULL && fread(bytes, 1, *n, file) == *n) {
-        (void)fclose(file);
-        return bytes;
-    }
+    const bool is_read = file != NULL && fread(bytes, 1, *n, file) == *n;
     if (file != NULL) {
         (void)fclose(file);
     }
-    free(bytes);
-    return NULL;
+    if (!is_read || *n == 0) {
+        return is_read ? bytes : NULL;
+    }
+    return host_const(h, "bytes", bytes, *n);
 }
 
 /* found may be NULL. Of a name that stands twice, which must not be, either will do here: a check
@@ -164,7 +164,7 @@ static void check_layout(host *h, const char *path, const tl_layout *layout) {
             TL_OK, "layout_find and layout_at give a tensor that is not there");
     }
     size_t n_bytes = 0;
-    uint8_t *bytes = small_file(path, &n_bytes);
+    const uint8_t *bytes = small_file(h, path, &n_bytes);
     if (bytes == NULL) {
         return;
     }
@@ -191,7 +191,6 @@ static void check_layout(host *h, const char *path, const tl_layout *layout) {
     if (view_status == TL_OK) {
         h->tl.safetensors_free(viewed);
     }
-    free(bytes);
 }
 
 /* A checkpoint of one file, viewed in memory beside another file, must be as it was opened. */
@@ -199,7 +198,8 @@ static void check_view(host *h, const char *dir, const tl_checkpoint *ckpt) {
     char path[PATH_TEXT_CAP];
     const int n_path = snprintf(path, sizeof path, "%s/model.safetensors", dir);
     size_t n_bytes = 0;
-    uint8_t *bytes = n_path > 0 && (size_t)n_path < sizeof path ? small_file(path, &n_bytes) : NULL;
+    const uint8_t *bytes =
+        n_path > 0 && (size_t)n_path < sizeof path ? small_file(h, path, &n_bytes) : NULL;
     if (bytes == NULL) {
         return;
     }
@@ -219,7 +219,6 @@ static void check_view(host *h, const char *dir, const tl_checkpoint *ckpt) {
             h->tl.checkpoint_free(viewed);
         }
     }
-    free(bytes);
 }
 
 static bool op_safetensors_open(host *h, const json_t *in, json_t *out) {

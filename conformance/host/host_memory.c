@@ -165,16 +165,16 @@ static void round_pool(const round_of *r) {
 }
 
 static void round_sampler(const round_of *r) {
-    static const float logits[64] = {0};
+    static const float logits[512] = {0};
     tl_sampling_params params = r->tl->sampling_params_default();
     tl_pcg32 rng = r->tl->stream(1, TL_PURPOSE_SAMPLE);
     tl_sampler *sampler = NULL;
     uint32_t token = 0;
     double logprob = 0;
-    params.top_k = 5;
-    if (made(r, r->tl->sampler_new(&sampler, 64, NULL), "sampler_new")) {
+    params.top_k = 300;
+    if (made(r, r->tl->sampler_new(&sampler, 512, NULL), "sampler_new")) {
         (void)made(r,
-                   r->tl->sample(sampler, logits, 64, &params, NULL, 0, NULL, 0, &rng, &token,
+                   r->tl->sample(sampler, logits, 512, &params, NULL, 0, NULL, 0, &rng, &token,
                                  &logprob, NULL),
                    "sample");
         r->tl->sampler_free(sampler);

@@ -277,17 +277,23 @@ def rule_1_and_2(book):
             ("zip-no-members", b"PK\x05\x06" + bytes(18), "ZIP"),
             ("html-doctype", b" \n<!DOCTYPE html><html></html>", "HTML"),
             ("html-head", b"\t\r\n<HEAD></HEAD><p>Not Found", "HTML"),
-            ("html-body", b"\r <Body>Access denied</Body>", "HTML")):
+            ("html-body", b"\r <Body>Access denied</Body>", "HTML"),
+            ("html-nul", b"<html\0\0<p>Not Found", "HTML")):
         book.bad("foreign_files", f"foreign-{name}", f"the file is {subject}", 2,
                  {"file": f.raw(magic)}, MIN, "FORMAT", subject, ["foreign"])
     # What only looks like one of them, and must not be called that: two bytes, and a sound length of 100 million.
+    none_of_them = "!ZIP !GGUF !AppleDouble !HTML !LFS !zero|zeros"
     for name, magic in (("zip", b"PK\x03\x05"), ("zip-2", b"PK\x05\x07"), ("gguf", b"GGUE"),
                         ("appledouble", b"\0\x05\x16\x08"), ("html", b"<htm>"), ("head", b"<hea d>"),
                         ("body", b" <bodi>"), ("doctype", b"<!doctyqe"), ("newline", b"\v<html>"),
+                        ("below-tab", b"\b<html>"), ("first-letter", b"!html>"),
                         ("lfs", b"version https://git-lft")):
         book.bad("foreign_files", f"foreign-nearly-{name}", f"{magic!r} is no foreign file that is known", 2,
-                 {"file": f.raw(magic + bytes(range(200, 216)))}, MIN, "FORMAT",
-                 "!ZIP !GGUF !AppleDouble !HTML !LFS !zero|zeros", ["foreign"])
+                 {"file": f.raw(magic + bytes(range(200, 216)))}, MIN, "FORMAT", none_of_them, ["foreign"])
+    # Nothing follows, so whoever looks for more reads past the end.
+    for name, magic in (("blanks", b" \t\r\n"), ("cut", b"  <htm")):
+        book.bad("foreign_files", f"foreign-nearly-{name}", f"{magic!r} and no more", 1,
+                 {"file": f.raw(magic)}, MIN, "FORMAT", none_of_them, ["foreign"])
     for name, magic, subject in (
             ("zip-cut", b"PK\x03\x04", "ZIP"), ("zip-no-members-cut", b"PK\x05\x06", "ZIP"),
             ("gguf-cut", b"GGUF", "GGUF"), ("appledouble-cut", b"\0\x05\x16\x07", "AppleDouble"),
