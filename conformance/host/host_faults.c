@@ -1,7 +1,7 @@
 /* host_faults.c: lets calls fail under an engine, the first time or a later one: those for memory,
- * for host_memory.c, which is told here what is held, too; and, in the op `faults`, opening, looking
- * at, mapping and reading a file. An interrupted call must be made again and a short read be
- * continued; what fails is IO, or NOMEM where the system says that memory is short.
+ * for host_memory.c, which is told here what is held, too; and, in the op `faults`, opening,
+ * looking at, mapping and reading a file. An interrupted call must be made again and a short read
+ * be continued; what fails is IO, or NOMEM where the system says that memory is short.
  *
  * The functions below stand before the C library's of the same names, since the program comes first
  * where a library's calls are resolved. An engine that makes its calls in another way never meets a
@@ -197,7 +197,7 @@ int faulty_munmap(void *at, size_t n) {
     return status;
 }
 
-/* false: the call fails; a short one reads one byte. A call that went well says nothing by errno. */
+/* false: the call fails; a short one reads a byte. errno after a call that went well says nothing. */
 static bool may_read(size_t *n) {
     if (!fails(ON_READ)) {
         return true;
