@@ -197,7 +197,7 @@ int faulty_munmap(void *at, size_t n) {
     return status;
 }
 
-/* false: the call fails; a short one reads a byte. errno after a call that went well says nothing. */
+/* false: the call fails; a short one reads a byte. errno means nothing after a success. */
 static bool may_read(size_t *n) {
     if (!fails(ON_READ)) {
         return true;
