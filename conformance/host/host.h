@@ -71,6 +71,8 @@ typedef struct host {
     host_region *regions; /* [n_regions], of the current op */
     size_t n_regions;
     size_t region_cap;
+    tl_sampler *kept_sampler; /* NULL: none yet; for ids below kept_vocab; host_sample.c */
+    size_t kept_vocab;
     bool ready;                /* the op's arguments were sound and its inputs are hashed */
     char bad[HOST_TEXT_CAP];   /* why the request cannot be carried out; "" while it can */
     char wrong[HOST_TEXT_CAP]; /* the first sentence of host_expect, of the current op */
@@ -109,6 +111,10 @@ host_holdings host_held(void);
 void host_refuse_memory(unsigned skipped, bool is_lasting);
 /* From here on no call fails; did one? */
 bool host_grant_memory(void);
+
+/* ------------------------------------------------------------------ host_sample.c */
+
+void host_sampler_clear(host *h); /* the kept sampler, at the end */
 
 /* ------------------------------------------------------------------ load.c */
 

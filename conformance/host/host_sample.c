@@ -1,8 +1,8 @@
 /* host_sample.c: the ops of the generator and of the sampler.
  *
  * A generator is a value that comes with the request and goes back with the answer; the host keeps
- * none. The sampler is made anew for each request, so that nothing can be carried from one to the
- * next. */
+ * none. The sampler that answers is made anew for each request, so that nothing can be carried from
+ * one to the next; a second one, which is kept as a server keeps its own, must agree with it. */
 #include "host.h"
 
 #include <stdlib.h>
@@ -165,13 +165,65 @@ static bool one_draw(host *h, const draw *d, tl_pcg32 *rng, json_t *out) {
     return host_answer(out, status, &err);
 }
 
+static void free_kept(host *h) {
+    h->tl.sampler_free(h->kept_sampler);
+    h->kept_sampler = NULL;
+}
+
+/* The sampler of earlier requests, refused ones among them; a new one for another vocabulary. */
+static bool keep_sampler(host *h, size_t vocab) {
+    if (h->kept_sampler != NULL && h->kept_vocab == vocab) {
+        return true;
+    }
+    free_kept(h);
+    h->kept_vocab = vocab;
+    return h->tl.sampler_new(&h->kept_sampler, vocab, NULL) == TL_OK;
+}
+
+static uint64_t bits_of(double x) {
+    uint64_t bits = 0;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* `rng` stood before the new sampler's call; after it, or after its refusal, it stands at `moved`.
+ * The kept one must do the same. */
+static void ask_kept(host *h, const draw *d, tl_pcg32 rng, bool ok, tl_pcg32 moved) {
+    uint32_t token = 0;
+    double logprob = 0.0;
+    if (!keep_sampler(h, d->n_logits)) {
+        return;
+    }
+    tl_status status =
+        h->tl.sample(h->kept_sampler, d->logits, d->n_logits, d->params, d->prompt, d->n_prompt,
+                     d->output, d->n_output, &rng, &token, &logprob, NULL);
+    bool same = (status == TL_OK) == ok && rng.state == moved.state && rng.inc == moved.inc;
+    if (same && ok) {
+        same = token == *d->token && bits_of(logprob) == bits_of(*d->logprob);
+    }
+    host_expect(h, same, status,
+                "a sampler that answered other requests before does not answer, or move the "
+                "generator, as a new one");
+}
+
+void host_sampler_clear(host *h) {
+    if (h->kept_sampler != NULL) {
+        free_kept(h);
+    }
+}
+
 static bool op_sample(host *h, const json_t *in, json_t *out) {
     tl_pcg32 rng = arg_rng(h, in);
+    const tl_pcg32 before = rng;
     draw d = arg_draw(h, in);
     if (!host_ready(h)) {
         return false;
     }
-    bool ok = make_sampler(h, &d, out) && one_draw(h, &d, &rng, out);
+    bool made = make_sampler(h, &d, out);
+    bool ok = made && one_draw(h, &d, &rng, out);
+    if (made) {
+        ask_kept(h, &d, before, ok, rng);
+    }
     if (ok) {
         host_put_int(out, "id", *d.token);
         host_put_f64(out, "logprob", *d.logprob);
@@ -194,7 +246,11 @@ static bool op_sample_sweep(host *h, const json_t *in, json_t *out) {
     bool ok = ids != NULL && logprobs != NULL && make_sampler(h, &d, out);
     for (size_t i = 0; ok && i < n; i++) {
         tl_pcg32 rng = {.state = words[2 * i], .inc = words[2 * i + 1]};
+        const tl_pcg32 before = rng;
         ok = one_draw(h, &d, &rng, out);
+        if (i == 0) {
+            ask_kept(h, &d, before, ok, rng);
+        }
         if (ok) {
             ids[i] = *d.token;
             logprobs[i] = *d.logprob;

@@ -218,6 +218,7 @@ int main(int argc, char **argv) {
     }
     int exit_status = serve(&h);
     host_handles_clear(&h);
+    host_sampler_clear(&h);
     free(h.regions);
     return exit_status;
 }

@@ -322,6 +322,8 @@ static const overflow overflows[] = {
     {"0 + twice 1e308", {0, 0}, 2, {0, 0}, 2, 1, 1, 0, -1e308, false, PENALTIES},
     {"0 + once 1e308", {0, 0}, 2, {0}, 1, 1, 1, 0, -1e308, true, NULL},
     {"0 + (1e308 + 1e308)", {0, 0}, 2, {0}, 1, 1, 1, -1e308, -1e308, false, PENALTIES},
+    {"0 + (1e308 + 1e308), and id 1", {0, 0}, 2, {0, 1}, 2, 1, 1, -1e308, -1e308, false, PENALTIES},
+    {"1 / 2 and 2 / 2, after that", {1, 2}, 2, {0, 1}, 2, 1, 2, 0, 0, true, NULL},
     {"0 - twice 1e308, another is finite", {0, 0}, 2, {0, 0}, 2, 1, 1, 0, 1e308, true, NULL},
     {"0 - twice 1e308, no other is finite",
      {0, 0}, 1, {0, 0}, 2, 1, 1, 0, 1e308, false, PENALTIES},
