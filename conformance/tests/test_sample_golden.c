@@ -227,6 +227,7 @@ static void part_walk(ol_test *t) {
     static const float up_and_down[] = {0.0f, 2.0f, 1.0f, 3.0f, -1.0f, 2.5f};
     static const float falling[] = {3.0f, 2.0f, 1.0f, 0.0f};
     static const float rising[] = {0.0f, 1.0f, 2.0f, 3.0f};
+    static const float below_zero[] = {-2.0f, 0.0f, -1.0f, -0.5f};
     naive_input in = {.x = up_and_down, .n = TEST_COUNT(up_and_down), .params = naive_params_off()};
     check_walk(t, "ascending_walk", &in, "ids at the borders of [0, 2, 1, 3, -1, 2.5]");
     in.params.top_k = 4;
@@ -238,6 +239,14 @@ static void part_walk(ol_test *t) {
     check_walk(t, "ascending_walk", &in, "ids at the borders of [3, 2, 1, 0]");
     in.x = rising;
     check_walk(t, "ascending_walk", &in, "ids at the borders of [0, 1, 2, 3]");
+    /* Divided by any T the largest stays 0, and the others move. */
+    in.x = below_zero;
+    in.n = TEST_COUNT(below_zero);
+    in.params.temperature = 2.0;
+    check_walk(t, "ascending_walk", &in, "ids at the borders of [-2, 0, -1, -0.5] at T = 2");
+    in.params.top_k = 3;
+    in.params.temperature = 0.5;
+    check_walk(t, "ascending_walk", &in, "the same at T = 0.5 with k = 3");
 }
 
 /* The id that is drawn for one u. */
