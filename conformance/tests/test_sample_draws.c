@@ -174,6 +174,21 @@ static void check_logit(ol_test *t, float bad, size_t at, double temperature, co
                 ol_text(t, "-inf at index %zu of 5, T = %g", at, temperature));
 }
 
+/* Whatever is looked at several at a time has an end. */
+static void check_last_logit(ol_test *t) {
+    enum { LONGEST = 40 };
+    float x[LONGEST];
+    for (size_t n = 1; n <= LONGEST; n++) {
+        for (size_t i = 0; i < n; i++) {
+            x[i] = i + 1 == n ? NAN : 1.0f;
+        }
+        naive_input in = {.x = x, .n = n, .params = naive_params_off()};
+        check_invalid(t, "refused_logits", &in,
+                      ol_text(t, OL_TERMS("logits|logit %zu %g"), n - 1, (double)NAN),
+                      ol_text(t, "NaN at the end of %zu logits", n));
+    }
+}
+
 static void part_logits(ol_test *t) {
     static const float masked[] = {-INFINITY, -INFINITY, -INFINITY};
     for (int greedy = 0; greedy < 2; greedy++) {
@@ -191,6 +206,7 @@ static void part_logits(ol_test *t) {
         check_invalid(t, "refused_logits", &in, OL_TERMS("vocab|n_logits|logits 0|no"),
                       "no logit at all");
     }
+    check_last_logit(t);
 }
 
 /* ------------------------------------------------------------------ refused parameters */
@@ -266,6 +282,9 @@ static void part_parameters(ol_test *t) {
     naive_input in = plain();
     in.params.top_k = UINT64_C(1) << 52;
     check_valid(t, "refused_parameters", &in, "top_k = 2^52: any count is legal");
+    const naive_input off = plain();
+    in.params.top_k = (UINT64_C(1) << 32) + 1;
+    check_same_answers(t, "refused_parameters", &in, &off, "top_k = 2^32 + 1, beside none");
 }
 
 /* ------------------------------------------------------------------ refused history, overflow */
