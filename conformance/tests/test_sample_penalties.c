@@ -83,6 +83,37 @@ static void part_by_hand(ol_test *t) {
     }
 }
 
+/* More places than 8 or 16 bits count. One question of each kind: a sweep over such a history would
+ * cost a slow testee a minute. */
+static void part_often(ol_test *t) {
+    enum { MOST = 65537 };
+    static const size_t counts[] = {255, 256, 257, 65536, MOST};
+    static const float x[] = {2, 1, -1, 0.5f};
+    uint32_t *output = ol_alloc(t, MOST * sizeof *output);
+    for (size_t i = 0; i < MOST; i++) {
+        output[i] = 0;
+    }
+    for (size_t i = 0; i < TEST_COUNT(counts); i++) {
+        naive_input in = {x, V, naive_params_off(), NULL, 0, output, counts[i]};
+        in.params.presence = 0.25;
+        in.params.frequency = 0x1p-15;
+        const float want[] = {2 - 0.25f - (float)counts[i] * 0x1p-15f, 1, -1, 0.5f};
+        naive_input by_hand = {.x = want, .n = V, .params = naive_params_off()};
+        const uint64_t u53 = 0; /* id 0 */
+        const json_t *got = ask_sweep(t, &in, &u53, 1);
+        const json_t *right = ask_sweep(t, &by_hand, &u53, 1);
+        const char *what = ol_text(t, "logprob of an id that the output has %zu times", counts[i]);
+        if (ol_check_ok(t, "frequency_counts", got, what) &&
+            ol_check_ok(t, "frequency_counts", right, what)) {
+            size_t n = 0;
+            size_t n_right = 0;
+            const double *logprobs = ol_res_f64s(t, got, "logprobs", &n);
+            const double *wanted = ol_res_f64s(t, right, "logprobs", &n_right);
+            ol_check_f64s_bits(t, "frequency_counts", logprobs, n, wanted, n_right, what);
+        }
+    }
+}
+
 /* Numbers that round: the penalties are f64, one rounding an operation, and the logprob is of what
  * they give. */
 static void part_logprob(ol_test *t) {
@@ -139,7 +170,9 @@ static void part_left_out(ol_test *t) {
 }
 
 void test_penalties_follow_hf_and_openai_semantics(ol_test *t) {
-    static const test_part parts[] = {
-        {"by-hand", part_by_hand}, {"logprob", part_logprob}, {"left-out", part_left_out}};
+    static const test_part parts[] = {{"by-hand", part_by_hand},
+                                      {"often", part_often},
+                                      {"logprob", part_logprob},
+                                      {"left-out", part_left_out}};
     test_run_parts(t, parts, TEST_COUNT(parts));
 }
