@@ -10,6 +10,9 @@
 const char *kv_key(int number, char text[KV_KEY_TEXT]) {
     for (unsigned i = 0; i < 16; i++) {
         unsigned byte = ((unsigned)number * 37u + i * 11u + 1u) & 0xffu;
+        if (number == KV_ZEROS_KEY) {
+            byte = i == 15 ? 1u : 0u;
+        }
         (void)snprintf(text + (size_t)2 * i, 3, "%02x", byte);
     }
     return text;

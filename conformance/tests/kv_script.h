@@ -24,7 +24,8 @@ typedef struct kv_script {
 } kv_script;
 
 #define KV_NO_KEY (-1)
-#define KV_KEY_TEXT 33 /* bytes of a key's text */
+#define KV_ZEROS_KEY (-2) /* fifteen zero bytes and a 1, as a counter makes them */
+#define KV_KEY_TEXT 33    /* bytes of a key's text */
 
 /* The key of this number, in `text`: 32 hex digits, each byte of it differing between numbers. */
 const char *kv_key(int number, char text[KV_KEY_TEXT]);

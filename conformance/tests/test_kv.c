@@ -294,13 +294,13 @@ static void part_lookup(ol_test *t) {
     kv_close(&k);
 }
 
-/* Keys that differ from the registered key 1 in a single bit, in every place: all 128 bits are the
+/* Keys that differ from the registered one in a single bit, in every place: all 128 bits are the
  * key. */
-static void near_keys_miss(kv_script *k) {
+static void near_keys_miss(kv_script *k, int key) {
     for (size_t bit = 0; !k->broken && bit < 128; bit++) {
         static const char digits[] = "0123456789abcdef";
         char text[KV_KEY_TEXT];
-        (void)kv_key(1, text);
+        (void)kv_key(key, text);
         size_t value = (size_t)(strchr(digits, text[bit / 4]) - digits);
         text[bit / 4] = digits[value ^ ((size_t)1 << bit % 4)];
         const json_t *answer =
@@ -314,10 +314,13 @@ static void near_keys_miss(kv_script *k) {
 static void part_near_keys(ol_test *t) {
     kv_shape one = small;
     one.n_blocks = 1;
-    kv_script k = kv_open(t, "lookup_misses", one);
-    kv_fill_and_register(&k, kv_take(&k), 1);
-    near_keys_miss(&k);
-    kv_close(&k);
+    static const int keys[] = {1, KV_ZEROS_KEY};
+    for (size_t i = 0; i < TEST_COUNT(keys); i++) {
+        kv_script k = kv_open(t, "lookup_misses", one);
+        kv_fill_and_register(&k, kv_take(&k), keys[i]);
+        near_keys_miss(&k, keys[i]);
+        kv_close(&k);
+    }
 }
 
 static void part_misses(ol_test *t) {
@@ -329,7 +332,7 @@ static void part_misses(ol_test *t) {
     kv_cache(&k, ids[1], 2);
     uint64_t before = kv_digest(&k);
     kv_lookup_refused(&k, 3, "NOT_FOUND", "look-up of a key that was never registered");
-    near_keys_miss(&k);
+    near_keys_miss(&k, 1);
     kv_digest_is(&k, before, "look-ups that missed");
     kv_stats_are(&k, 6, 1, 1, "after look-ups that missed");
     kv_close(&k);
