@@ -340,18 +340,23 @@ void test_kv_envelope_faults(ol_test *t) {
         env_take(&k, &good, ids, N_RECORDS);
         kv_close(&k);
     }
-    /* Magic and checksums are the fault here, so these are not sealed. */
+    /* Magic and checksums are the fault here, so these are not sealed. 0 is a checksum like any. */
     bystander b = make_bystander(t, "fault_offset");
     static const fault unsealed[] = {
         {"", "another magic", "FORMAT", ENV_MAGIC, 0x564b4c55u, ENV_MAGIC, 4},
-        {"", "a wrong header checksum", "FORMAT", ENV_HEADER_CRC, 0x12345678u, ENV_HEADER_CRC, 4}};
+        {"", "a wrong header checksum", "FORMAT", ENV_HEADER_CRC, 0x12345678u, ENV_HEADER_CRC, 4},
+        {"", "a header checksum of 0", "FORMAT", ENV_HEADER_CRC, 0, ENV_HEADER_CRC, 4},
+        {"", "a payload checksum of 0", "FORMAT", ENV_PAYLOAD_CRC, 0, ENV_PAYLOAD_CRC, 4}};
     /* As bytes, as letters or as a number; a checksum is hexadecimal, with 0x or without. */
     static const char *const named[] = {
         OL_TERMS("magic|TLKV 55|0x55|554c4b56|ULKV|0x564b4c55"),
-        OL_TERMS("checksum|CRC|crc|crc32|header_crc|header_crc32 12345678|0x12345678")};
+        OL_TERMS("checksum|CRC|crc|crc32|header_crc|header_crc32 12345678|0x12345678"), NULL, NULL};
     for (size_t i = 0; !b.k.broken && i < TEST_COUNT(unsealed); i++) {
         envelope e = env_copy(t, &good, good.n_bytes);
         env_put_u32(&e, unsealed[i].at, unsealed[i].value);
+        if (unsealed[i].at == ENV_PAYLOAD_CRC) {
+            env_seal_header(&e);
+        }
         const json_t *answer = env_import(&b.k, &e, -1);
         if (ol_check_refused(t, "fault_offset", answer, "FORMAT", named[i], -1, unsealed[i].what)) {
             check_blame(t, &unsealed[i], answer);
