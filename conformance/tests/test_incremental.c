@@ -425,6 +425,54 @@ static void rewind_shared(ol_test *t, const step_runner *r) {
     step_release(t, "rewind", r, &blocks[5], 1);
 }
 
+/* An empty block in the middle of the table does not end it. */
+static void rewind_over_empty(ol_test *t, const step_runner *r) {
+    static const size_t fills[REWIND_BLOCKS] = {4, 4, 2, 0, 0, 0};
+    uint32_t *tokens = step_prompt(t, r->vocab, REWIND_N);
+    uint32_t *blocks = filled_table(t, r, tokens);
+    if (blocks == NULL) {
+        return;
+    }
+    const json_t *answer = ol_call(t, "kv_set_fill", "{s:I, s:I, s:i}", "pool", (json_int_t)r->pool,
+                                   "id", (json_int_t)blocks[3], "fill", 0);
+    (void)ol_check_ok(t, "rewind", answer, "set_fill of a later block");
+    if (step_piece(t, "rewind", r, tokens, 9, 10, blocks, REWIND_BLOCKS) != NULL) {
+        check_fill(t, step_infos(t, r, blocks, REWIND_BLOCKS), fills,
+                   "after going back, the next block empty");
+    }
+    step_release(t, "rewind", r, blocks, REWIND_BLOCKS);
+}
+
+/* What another sequence of the step reads is not this one's alone. */
+static void rewind_beside_reader(ol_test *t, const step_runner *r) {
+    static const size_t fills[REWIND_BLOCKS] = {4, 4, 2, 0, 4, 0};
+    uint32_t *tokens = step_prompt(t, r->vocab, REWIND_N);
+    uint32_t *blocks = filled_table(t, r, tokens);
+    uint32_t *more = step_alloc(t, "rewind", r, 1);
+    if (blocks == NULL || more == NULL) {
+        return;
+    }
+    const uint32_t reads[2] = {blocks[4], more[0]};
+    step_seq seqs[2] = {
+        {.tokens = tokens + 9,
+         .n_tokens = 1,
+         .start = 9,
+         .blocks = blocks,
+         .n_blocks = REWIND_BLOCKS},
+        {.tokens = tokens, .n_tokens = 1, .start = REWIND_B, .blocks = reads, .n_blocks = 2}};
+    for (size_t turn = 0; turn < 2; turn++) {
+        if (step_run(t, "rewind", r, seqs, 2) != NULL) {
+            check_fill(t, step_infos(t, r, blocks, REWIND_BLOCKS), fills,
+                       "after going back, a later block read by another of the step");
+        }
+        const step_seq first = seqs[0];
+        seqs[0] = seqs[1];
+        seqs[1] = first;
+    }
+    step_release(t, "rewind", r, blocks, REWIND_BLOCKS);
+    step_release(t, "rewind", r, more, 1);
+}
+
 static void part_rewind(ol_test *t) {
     static const size_t into_block[REWIND_BLOCKS] = {4, 4, 2, 0, 0, 0};
     static const size_t to_border[REWIND_BLOCKS] = {4, 4, 4, 0, 0, 0};
@@ -437,6 +485,8 @@ static void part_rewind(ol_test *t) {
     rewind_private(t, &r, 7, 5, to_border);
     rewind_private(t, &r, 0, 1, to_start);
     rewind_shared(t, &r);
+    rewind_over_empty(t, &r);
+    rewind_beside_reader(t, &r);
     step_free(t, &r);
 }
 
