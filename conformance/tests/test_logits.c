@@ -175,4 +175,5 @@ void test_tiny_llama_logits_match_hf(ol_test *t) {
         }
     }
     golden_free(t, &m);
+    test_model_twins(t);
 }
