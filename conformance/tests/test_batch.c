@@ -228,6 +228,38 @@ static void batch_sizes(ol_test *t, const kind *k) {
     step_free(t, &r);
 }
 
+/* More sequences than a byte counts, each of one token: the row is that of the token alone. */
+static void part_crowd(ol_test *t) {
+    enum { CROWD = 300, SHOWN = 8 };
+    const kind *k = &kinds[0];
+    const step_cfg cfg = {
+        .n_blocks = CROWD, .block_tokens = 1, .max_batch_tokens = CROWD, .max_seqs = CROWD};
+    step_runner r;
+    tm_put(t, tm_draw(t, &k->shape, k->dtype), k->dir);
+    if (!step_load(t, "batch_sizes", k->dir, &cfg, &r)) {
+        return;
+    }
+    const uint32_t *blocks = step_alloc(t, "batch_sizes", &r, CROWD);
+    step_seq *seqs = ol_alloc(t, CROWD * sizeof *seqs);
+    uint32_t *tokens = ol_alloc(t, CROWD * sizeof *tokens);
+    for (size_t i = 0; i < CROWD && blocks != NULL; i++) {
+        /* Another token where a count of 8 bits begins again. */
+        tokens[i] = (uint32_t)((i + i / 256 * 5) % r.vocab);
+        seqs[i] =
+            (step_seq){.tokens = tokens + i, .n_tokens = 1, .blocks = blocks + i, .n_blocks = 1};
+    }
+    const float *rows = blocks == NULL ? NULL : step_run(t, "batch_sizes", &r, seqs, CROWD);
+    for (size_t i = 0; i < SHOWN && rows != NULL; i++) {
+        const size_t at = CROWD - 1 - i * 37;
+        const float *alone = step_run(t, "batch_sizes", &r, &seqs[at], 1);
+        if (alone != NULL) {
+            (void)ol_check_f32_bits(t, "batch_sizes", rows + at * r.vocab, r.vocab, alone, r.vocab,
+                                    ol_text(t, "logits of row %zu of %d", at, CROWD));
+        }
+    }
+    step_free(t, &r);
+}
+
 static void part_sizes(ol_test *t) {
     batch_sizes(t, &kinds[0]);
 }
@@ -340,6 +372,7 @@ void test_batched_forward_equals_single(ol_test *t) {
         {"sizes-grouped", part_sizes},
         {"sizes-odd", part_sizes_odd},
         {"sizes-wide", part_sizes_wide},
+        {"crowd", part_crowd},
         {"mixed-steps", part_mixed},
         {"threads", part_threads},
         {"instruction-sets", part_isas},

@@ -191,6 +191,44 @@ static void part_block_sizes(ol_test *t) {
     }
 }
 
+/* Blocks whose ids need more than 16 bits, and those that have the same lower 16. */
+static void part_far_blocks(ol_test *t) {
+    enum { FAR = 65536, MANY = FAR + 40, FAR_N = 30 };
+    const step_cfg cfg = {.n_blocks = MANY, .block_tokens = 1};
+    static const tm_shape shape = {.vocab = 40,
+                                   .hidden = 12,
+                                   .inter = 16,
+                                   .layers = 1,
+                                   .heads = 2,
+                                   .kv_heads = 1,
+                                   .head_dim = 2,
+                                   .positions = 64};
+    step_runner r;
+    tm_put(t, tm_draw(t, &shape, "F32"), "far");
+    if (!step_load(t, "block_sizes", "far", &cfg, &r)) {
+        return;
+    }
+    uint32_t *tokens = step_prompt(t, r.vocab, FAR_N);
+    float *want = step_cold(t, "block_sizes", &r, tokens, FAR_N);
+    /* What the first blocks hold is another text's. */
+    (void)step_cold(t, "block_sizes", &r, step_prompt(t, r.vocab, FAR_N), FAR_N);
+    uint32_t *blocks = step_alloc(t, "block_sizes", &r, MANY);
+    uint32_t far_blocks[FAR_N] = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < MANY && blocks != NULL && n < FAR_N; i++) {
+        if (blocks[i] >= FAR) {
+            far_blocks[n++] = blocks[i];
+        }
+    }
+    if (blocks != NULL &&
+        ol_check_int(t, "block_sizes", (int64_t)n, FAR_N, "blocks past 16 bits")) {
+        float *got = step_piece(t, "block_sizes", &r, tokens, 0, FAR_N, far_blocks, FAR_N);
+        step_same(t, "block_sizes", "block_size_bits", got, want, r.vocab,
+                  "logits on blocks whose ids are past 16 bits");
+    }
+    step_free(t, &r);
+}
+
 /* ------------------------------------------------------------------ prefix hits */
 
 enum { HIT_B = 4, HIT_FULL = 5, HIT_N = HIT_FULL * HIT_B + 2, HIT_POOL = 14 };
@@ -496,6 +534,7 @@ void test_incremental_decode_equals_full_prefill(ol_test *t) {
         {"every-split", part_every_split},
         {"block-borders", part_block_borders},
         {"block-sizes", part_block_sizes},
+        {"far-blocks", part_far_blocks},
         {"prefix-hit", part_prefix_hit},
         {"poison", part_poison},
         {"rewind", part_rewind},
