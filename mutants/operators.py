@@ -403,6 +403,7 @@ def faults(files, ignored, least=LEAST_SCORE):
             words.append(f"{name}: {100 * score:.1f} % are seen, {100 * least:.0f} are needed")
     for part in files:
         survivors = {row["id"] for row in part["mutants"] if row["verdict"] == "survived"}
+        seen = {row["id"] for row in part["mutants"] if row.get("own")}
         for row in part["mutants"]:
             place = f"{part['file']}:{row['line']}: {row['id']} {row['was']}  ->  {row['becomes']}"
             own = row.get("own") and f"{row['own']['program']}: {row['own']['case']} {row['own']['how']}"
@@ -411,7 +412,7 @@ def faults(files, ignored, least=LEAST_SCORE):
                 words.append(f"in the ignore list, and {row['verdict']} by {row['test']}: {place}")
             elif row["verdict"] == "survived" and not row["ignored"]:
                 words.append(f"survived{f', and seen by {own}' if own else ''}: {place}")
-            elif row["ignored"] == "unit" and not own:
+            elif row["ignored"] == "unit" and row["id"] not in seen:
                 words.append(f"called unit in the ignore list, and no test of the engine's own sees it: {place}")
             elif row["ignored"] in ("equivalent", "standing") and own:
                 words.append(f"called {row['ignored']} in the ignore list, and seen by {own}: {place}")

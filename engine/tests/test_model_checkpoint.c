@@ -75,6 +75,7 @@ static int remove_dir(void **state) {
 }
 
 static void path_of(char path[160], const char *name) {
+    assert_true(dir[0] != '\0'); /* else the files would lie in the root of the machine */
     (void)snprintf(path, 160, "%s/%s", dir, name);
 }
 
@@ -403,7 +404,7 @@ static void bad_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shard_names),
+        cmocka_unit_test_setup_teardown(test_shard_names, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(which_form, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(index_rules, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(shard_rules, make_dir, remove_dir),
