@@ -246,10 +246,54 @@ static void part_side_by_side(ol_test *t) {
     step_free(t, &a);
 }
 
+/* ------------------------------------------------------------------ past f16 */
+
+static void check_overflow(ol_test *t, const step_runner *r, const char *isa) {
+    const uint32_t *tokens = step_prompt(t, r->vocab, 1);
+    uint32_t *blocks = step_alloc(t, "overflow_shows", r, 1);
+    float *row =
+        blocks == NULL ? NULL : step_piece(t, "overflow_shows", r, tokens, 0, 1, blocks, 1);
+    if (row == NULL) {
+        return;
+    }
+    size_t n = 0;
+    size_t n_infinite = 0;
+    size_t n_largest = 0;
+    const uint16_t *slabs = step_slabs(t, r, blocks, 1, 1, &n);
+    for (size_t i = 0; i < n; i++) {
+        n_infinite += (slabs[i] & 0x7fffu) == 0x7c00u ? 1 : 0;
+        n_largest += (slabs[i] & 0x7fffu) == 0x7bffu ? 1 : 0;
+    }
+    (void)ol_check(t, "overflow_shows", n_infinite > 0 && n_largest == 0,
+                   "values of V in the millions, %s: %zu of the slabs are infinite and %zu the "
+                   "largest of f16",
+                   isa, n_infinite, n_largest);
+    (void)ol_check(t, "overflow_shows", !step_finite(row, r->vocab),
+                   "infinite values of V, %s: every logit is finite", isa);
+    step_release(t, "overflow_shows", r, blocks, 1);
+}
+
+/* What is too large for f16 is infinite, and nobody can take the logits for sound. */
+static void part_overflow(ol_test *t) {
+    static const char *const isas[] = {"auto", "portable"};
+    tm_model *m = tm_draw(t, &small, "F32");
+    scale(m, "v_proj.weight", 0x1p24f);
+    tm_put(t, m, "huge");
+    for (size_t i = 0; i < TEST_COUNT(isas); i++) {
+        const step_cfg cfg = {.n_blocks = 4, .block_tokens = 4, .isa = isas[i]};
+        step_runner r;
+        if (step_load(t, "overflow_shows", "huge", &cfg, &r)) {
+            check_overflow(t, &r, isas[i]);
+            step_free(t, &r);
+        }
+    }
+}
+
 void test_model_twins(ol_test *t) {
     static const test_part parts[] = {
         {"twins-grouped", part_grouped}, {"twins-deep", part_deep},
         {"twins-wide", part_wide},       {"twins-steep", part_steep},
-        {"twins-norms", part_norms},     {"twins-side-by-side", part_side_by_side}};
+        {"twins-norms", part_norms},     {"twins-side-by-side", part_side_by_side},
+        {"overflow", part_overflow}};
     test_run_parts(t, parts, TEST_COUNT(parts));
 }

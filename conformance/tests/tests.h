@@ -48,7 +48,7 @@ typedef struct test_part {
 
 /* Run the parts that are wanted, in order. */
 void test_run_parts(ol_test *t, const test_part *parts, size_t n_parts);
-/* The check `twin_models`. */
+/* The checks `twin_models` and `overflow_shows`. */
 void test_model_twins(ol_test *t);
 /* The strict check `c_arguments`: what only a caller in C can pass to the functions of this part of
  * the interface (testee.md) is refused. Without --strict it is not even passed: it may crash. */
