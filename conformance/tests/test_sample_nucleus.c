@@ -85,6 +85,30 @@ static void part_order(ol_test *t) {
                "ids of [1, 2, 2, 2], p = 0.4");
 }
 
+/* A p that is hardly above 0, or hardly below 1, is what it is. */
+static void part_near_ends(ol_test *t) {
+    enum { MANY = 131072 };
+    static const float steep[] = {-16.0f, 0.0f, -40.0f};
+    static const uint32_t top[] = {1};
+    naive_input in = {.x = steep, .n = TEST_COUNT(steep), .params = naive_params_off()};
+    in.params.top_p = 0.9999995;
+    check_kept(t, "crossing_kept", &in, top, 1, "ids of [-16, 0, -40], p = 0.9999995");
+    in.params.top_p = 0.9999999;
+    check_kept(t, "crossing_kept", &in, ascending, 2, "ids of [-16, 0, -40], p = 0.9999999");
+    const uint64_t *grid = ask_grid(t, 3);
+    static const uint32_t want[3] = {0};
+    in.x = ol_alloc(t, MANY * sizeof *in.x);
+    in.n = MANY;
+    in.params.top_p = 1e-6;
+    const json_t *answer = ask_sweep(t, &in, grid, 3);
+    const char *what = "ids of 131,072 equal logits, p = 1e-6";
+    if (ol_check_ok(t, "crossing_kept", answer, what)) {
+        size_t n = 0;
+        const uint32_t *ids = ol_res_u32s(t, answer, "ids", &n);
+        ol_check_u32s(t, "crossing_kept", ids, n, want, 3, what);
+    }
+}
+
 /* Of four quarters top-k keeps two, which are halves then. */
 static void part_after_top_k(ol_test *t) {
     naive_input in = {.x = zeros, .n = 4, .params = naive_params_off()};
@@ -204,6 +228,7 @@ void test_top_p_keeps_the_crossing_token(ol_test *t) {
                                       {"ten", part_ten},
                                       {"unreached", part_unreached},
                                       {"order", part_order},
+                                      {"near-ends", part_near_ends},
                                       {"after-top-k", part_after_top_k},
                                       {"min-p-edge", part_min_p_edge},
                                       {"min-p-mass", part_min_p_mass},
