@@ -207,6 +207,8 @@ static const fault faults[] = {
     {"header_mismatch", "head_dim 4", "UNSUPPORTED", ENV_HEAD_DIM, 4, 0, 0},
     {"header_mismatch", "a tag that differs below", "UNSUPPORTED", ENV_MODEL_TAG, 0x52, 0, 0},
     {"header_mismatch", "a tag that differs above", "UNSUPPORTED", ENV_MODEL_TAG + 4, 0x52, 0, 0},
+    {"header_mismatch", "a tag that is 0 below", "UNSUPPORTED", ENV_MODEL_TAG, 0, 0, 0},
+    {"header_mismatch", "a tag that is 0 above", "UNSUPPORTED", ENV_MODEL_TAG + 4, 0, 0, 0},
     {"header_format", "header_bytes 0", "FORMAT", ENV_HEADER_BYTES, 0, ENV_HEADER_BYTES, 4},
     {"header_format", "header_bytes 60", "FORMAT", ENV_HEADER_BYTES, 60, ENV_HEADER_BYTES, 4},
     {"header_format", "header_bytes 65", "FORMAT", ENV_HEADER_BYTES, 65, ENV_HEADER_BYTES, 4},
