@@ -265,10 +265,39 @@ static void check_columns(ol_test *t, linear_case c) {
     }
 }
 
+/* The last columns of rows longer than any block of an engine's: the bound of a sum of so many
+ * terms would not notice that one is left out. */
+static void check_long_rows(ol_test *t, linear_case c) {
+    enum { LAST = 18 };
+    size_t n = c.w.n_in;
+    float *x = ol_alloc(t, LAST * n * sizeof *x);
+    double *want = ol_alloc(t, LAST * c.w.n_out * sizeof *want);
+    double *allowed = ol_alloc(t, LAST * c.w.n_out * sizeof *allowed);
+    for (size_t i = 0; i < LAST; i++) {
+        x[i * n + n - LAST + i] = 1.0f;
+        for (size_t o = 0; o < c.w.n_out; o++) {
+            want[i * c.w.n_out + o] = (double)c.w.w[o * n + n - LAST + i];
+        }
+    }
+    c.x = x;
+    for (c.m = 1; c.m <= LAST; c.m += LAST - 1) {
+        const json_t *answer = ask_linear(t, &c);
+        if (ol_check_ok(t, "unit_vectors", answer, case_text(t, &c))) {
+            size_t n_got = 0;
+            const float *y = ol_res_f32s(t, answer, "y", &n_got);
+            ol_check_f32_within(t, "unit_vectors", y, n_got, want, allowed, c.m * c.w.n_out,
+                                "the last columns of long rows");
+        }
+    }
+}
+
 static void part_units(ol_test *t) {
     check_columns(t, draw_int4(t, 12, 64, 16, 1));
     check_columns(t, draw_int4(t, 5, 14, 2, 1));
     check_columns(t, draw_int4(t, 17, 38, 38, 1));
+    check_long_rows(t, draw_int4(t, 3, 9216, 128, 1));
+    check_long_rows(t, draw_dense(t, "f32", 3, 9001, 1));
+    check_long_rows(t, draw_dense(t, "bf16", 3, 9006, 1));
 }
 
 /* ------------------------------------------------------------------ strict */
