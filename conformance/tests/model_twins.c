@@ -138,6 +138,52 @@ static void part_grouped(ol_test *t) {
     }
 }
 
+/* Where column or row `at` of heads of `narrow` dimensions lies among heads of `wide` ones, so that
+ * the pairs of RoPE turn as before: pair i of D has the frequency of pair 4 i of 4 D. */
+static size_t spread(size_t at, size_t narrow, size_t wide) {
+    const size_t i = at % narrow;
+    const size_t half = i < narrow / 2 ? 0 : 1;
+    return at / narrow * wide + half * wide / 2 + wide / narrow * (i - half * narrow / 2);
+}
+
+/* Heads four times as wide whose further dimensions are 0, and q twice as large, since scores are
+ * divided by a root that is. */
+static void widen(tm_tensor *to, const tm_tensor *from, size_t narrow, size_t wide, float factor) {
+    const bool by_column = to->dims[1] != from->dims[1];
+    memset(to->values, 0, to->dims[0] * to->dims[1] * sizeof *to->values);
+    for (size_t row = 0; row < from->dims[0]; row++) {
+        for (size_t column = 0; column < from->dims[1]; column++) {
+            const size_t to_row = by_column ? row : spread(row, narrow, wide);
+            const size_t to_column = by_column ? spread(column, narrow, wide) : column;
+            to->values[to_row * to->dims[1] + to_column] =
+                factor * from->values[row * from->dims[1] + column];
+        }
+    }
+    store(to);
+}
+
+static void part_wide_heads(ol_test *t) {
+    static const size_t narrow[] = {18, 24, 32, 40};
+    for (size_t i = 0; i < TEST_COUNT(narrow); i++) {
+        tm_shape shape = small;
+        shape.head_dim = narrow[i];
+        tm_model *m = tm_draw(t, &shape, "F32");
+        shape.head_dim = 4 * narrow[i];
+        tm_model *wide = tm_draw(t, &shape, "F32");
+        for (size_t k = 0; k < m->n_tensors; k++) {
+            const tm_tensor *from = &m->tensors[k];
+            tm_tensor *to = &wide->tensors[k];
+            if (strstr(from->name, "self_attn") == NULL) {
+                take(to, from, 1, 1);
+            } else {
+                widen(to, from, narrow[i], shape.head_dim,
+                      ends_with(from->name, "q_proj.weight") ? 2.0f : 1.0f);
+            }
+        }
+        check_twins(t, wide, m, N, ol_text(t, "logits with heads of %zu", shape.head_dim));
+    }
+}
+
 /* Twelve layers of which all but one add nothing are that one. */
 static void part_deep(ol_test *t) {
     enum { LAYERS = 12, ACTIVE = 10 };
@@ -290,10 +336,13 @@ static void part_overflow(ol_test *t) {
 }
 
 void test_model_twins(ol_test *t) {
-    static const test_part parts[] = {
-        {"twins-grouped", part_grouped}, {"twins-deep", part_deep},
-        {"twins-wide", part_wide},       {"twins-steep", part_steep},
-        {"twins-norms", part_norms},     {"twins-side-by-side", part_side_by_side},
-        {"overflow", part_overflow}};
+    static const test_part parts[] = {{"twins-grouped", part_grouped},
+                                      {"twins-wide-heads", part_wide_heads},
+                                      {"twins-deep", part_deep},
+                                      {"twins-wide", part_wide},
+                                      {"twins-steep", part_steep},
+                                      {"twins-norms", part_norms},
+                                      {"twins-side-by-side", part_side_by_side},
+                                      {"overflow", part_overflow}};
     test_run_parts(t, parts, TEST_COUNT(parts));
 }
