@@ -128,6 +128,33 @@ static void look(ol_test *t, const char *check, const file_outcome *o) {
     }
 }
 
+/* A real that is written as an integer may be more than 32 bits hold, or more than 2^53. */
+static void part_large_theta(ol_test *t) {
+    static const struct {
+        const char *text;
+        double theta;
+    } rows[] = {{"2147483648", 2147483648.0},
+                {"4294967297", 4294967297.0},
+                {"1000000000000", 1e12},
+                {"9007199254740993", 9007199254740992.0}};
+    for (size_t i = 0; i < TEST_COUNT(rows); i++) {
+        const char *config =
+            ol_text(t,
+                    "{\"tl_arch\": \"llama\", \"tl_tokenizer\": \"bpe\", \"vocab_size\": 5, "
+                    "\"hidden_size\": 4, \"intermediate_size\": 4, \"num_hidden_layers\": 1, "
+                    "\"num_attention_heads\": 1, \"rms_norm_eps\": 1, \"rope_theta\": %s}",
+                    rows[i].text);
+        const json_t *answer = ol_call(t, "config_parse", "{s:o}", "bytes",
+                                       ol_u8((const uint8_t *)config, strlen(config)));
+        if (ol_check_ok(t, "rope_theta", answer, config)) {
+            json_t *want = ol_f64(rows[i].theta);
+            look_at_field(t, "rope_theta", "rope_theta",
+                          json_object_get(fields_of(answer), "rope_theta"), want);
+            json_decref(want);
+        }
+    }
+}
+
 /* ------------------------------------------------------------------ the test */
 
 /* A group of an unknown name: what is sound must be parsed right, what is not is about JSON. */
@@ -169,6 +196,8 @@ void test_config_refuses_what_the_engine_cannot_run(ol_test *t) {
                                      .look = look,
                                      .subject_check = subject_check,
                                      .offset_check = NULL};
+    static const test_part parts[] = {{"large-theta", part_large_theta}};
     file_cases_run(t, &suite);
+    test_run_parts(t, parts, TEST_COUNT(parts));
     test_c_arguments(t, "model");
 }

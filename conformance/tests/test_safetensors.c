@@ -276,9 +276,9 @@ static void part_drawn(ol_test *t) {
 
 /* ------------------------------------------------------------------ nothing else is wrong */
 
-/* A file of one tensor, with this entry and n_data bytes, at most 4. */
-static const json_t *open_entry(ol_test *t, const char *entry, size_t n_data) {
-    char *file = ol_text(t, "%8s{\"weight\":{%s}}%.*s", "", entry, (int)n_data, "data");
+/* A file of one tensor, with this name and entry and n_data bytes, at most 4. */
+static const json_t *open_named(ol_test *t, const char *name, const char *entry, size_t n_data) {
+    char *file = ol_text(t, "%8s{\"%s\":{%s}}%.*s", "", name, entry, (int)n_data, "data");
     size_t n = strlen(file);
     memset(file, 0, 8);
     file[0] = (char)(n - 8 - n_data); /* the header's length; all of them are short */
@@ -289,6 +289,35 @@ static const json_t *open_entry(ol_test *t, const char *entry, size_t n_data) {
                       (json_int_t)ol_int(t, answer, "checkpoint"));
     }
     return answer;
+}
+
+static const json_t *open_entry(ol_test *t, const char *entry, size_t n_data) {
+    return open_named(t, "weight", entry, n_data);
+}
+
+/* One name, spelled in many ways. */
+static void part_spellings(ol_test *t) {
+    static const char entry[] = "\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]";
+    static const struct {
+        const char *spelled, *name;
+    } rows[] = {{"\\uD83D\\uDE00", "\xf0\x9f\x98\x80"},
+                {"\\ud83d\\ude00", "\xf0\x9f\x98\x80"},
+                {"\\ud83D\\uDe00", "\xf0\x9f\x98\x80"},
+                {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80"},
+                {"\\uFFFD", "\xef\xbf\xbd"},
+                {"\\u00E9", "\xc3\xa9"},
+                {"\\u004E\\u004a", "NJ"},
+                {"a\\/b\\\\\\\"", "a/b\\\""}};
+    for (size_t i = 0; i < TEST_COUNT(rows); i++) {
+        const json_t *answer = open_named(t, rows[i].spelled, entry, 0);
+        const char *what = ol_text(t, "a tensor of the name \"%s\"", rows[i].spelled);
+        if (ol_check_ok(t, "sound_twins", answer, what)) {
+            const json_t *first = json_array_get(json_object_get(answer, "tensors"), 0);
+            const char *name = json_string_value(json_object_get(first, "name"));
+            (void)ol_check(t, "sound_twins", name != NULL && strcmp(name, rows[i].name) == 0,
+                           "%s is read as \"%s\"", what, name == NULL ? "" : name);
+        }
+    }
 }
 
 /* Headers in which a lenient guess makes everything else fit: the tensor is empty, or is as long
@@ -383,6 +412,7 @@ void test_safetensors_reader_rules(ol_test *t) {
     }
     if (ol_begin(t, "lenient-readers")) {
         part_lenient(t);
+        part_spellings(t);
     }
     test_c_arguments(t, "files");
 }
