@@ -446,6 +446,8 @@ static void ask_checkpoint(asking *a) {
     bad[1].bytes = NULL;
     bad[1].n_bytes = 1;
     REFUSED_NEW("NULL", none, tl->checkpoint_view(&none, bad, 2, err));
+    bad[1].n_bytes = 0; /* an empty file, as good at NULL as anywhere */
+    HOLDS(tl->checkpoint_view(&none, bad, 2, NULL) == TL_ERR_FORMAT);
     HOLDS(tl->checkpoint_view(&none, NULL, 0, NULL) == TL_ERR_IO);
     REFUSED("NULL", tl->checkpoint_f32(NULL, name, dims, 2, dst, 4, err));
     REFUSED("NULL", tl->checkpoint_f32(ckpt, NULL, dims, 2, dst, 4, err));

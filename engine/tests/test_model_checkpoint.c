@@ -400,6 +400,7 @@ static void bad_arguments(void **state) {
     assert_int_equal(tl_checkpoint_open(NULL, "x", TL_WEIGHTS_MAP, &err), TL_ERR_INVALID);
     assert_int_equal(tl_checkpoint_open(&ckpt, NULL, TL_WEIGHTS_MAP, &err), TL_ERR_INVALID);
     assert_int_equal(tl_checkpoint_open(&ckpt, "x", (tl_weights_mode)2, &err), TL_ERR_INVALID);
+    assert_int_equal(tl_checkpoint_open(&ckpt, "", TL_WEIGHTS_MAP, &err), TL_ERR_IO);
 }
 
 int main(void) {
