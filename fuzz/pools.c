@@ -178,6 +178,14 @@ void pools_compare(pools *p) {
     compare_exports(p);
 }
 
+/* Any NaN as one: which it is may change when a step is made again (forward#nan). */
+static void copy_slab(const uint16_t *slab, size_t n, uint8_t *to) {
+    for (size_t i = 0; i < n; i++) {
+        const uint16_t value = (slab[i] & 0x7fff) > 0x7c00 ? 0x7e00 : slab[i];
+        memcpy(to + 2 * i, &value, 2);
+    }
+}
+
 pool_picture pools_picture(const pools *p) {
     const size_t slab_len = (size_t)p->cfg.n_kv_heads * p->cfg.block_tokens * p->cfg.head_dim;
     const size_t n_slabs = 2 * (size_t)p->cfg.n_layers;
@@ -200,7 +208,7 @@ pool_picture pools_picture(const pools *p) {
             if (p->f->tl->kv_pool_slab(p->a, id, (uint32_t)(i / 2), (tl_kv_side)(i % 2), &slab, &n,
                                        NULL) == TL_OK &&
                 n == slab_len) {
-                memcpy(to + 32 + i * slab_len * 2, slab, slab_len * 2);
+                copy_slab(slab, slab_len, to + 32 + i * slab_len * 2);
             }
         }
     }
