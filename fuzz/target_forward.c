@@ -260,27 +260,14 @@ static void clear_result(const host_api *tl, result *r) {
     free(r->hidden);
 }
 
-/* Bit for bit, but for which NaN a NaN is (forward#nan). */
-static bool is_same(const float *x, const float *y, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits[2];
-        memcpy(&bits[0], x + i, 4);
-        memcpy(&bits[1], y + i, 4);
-        if (bits[0] != bits[1] && !(isnan(x[i]) && isnan(y[i]))) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* The same step once more, by the other kernels: a rewind that overwrites what is there. */
 static void step_again(stage *s, const tl_forward_batch *a, size_t n_tokens, const result *first) {
     pool_picture before = pools_picture(&s->p);
     result again = forward_by(s->p.f->tl, s, s->model_a, s->p.a, s->a_portable, a, n_tokens, NULL);
     if (again.status != TL_OK || again.logits.n_rows != first->logits.n_rows ||
-        !is_same(again.logits.data, first->logits.data,
-                 first->logits.n_rows * first->logits.vocab) ||
-        !is_same(again.hidden, first->hidden, first->n_hidden)) {
+        !fuzz_same_floats(again.logits.data, first->logits.data,
+                          first->logits.n_rows * first->logits.vocab) ||
+        !fuzz_same_floats(again.hidden, first->hidden, first->n_hidden)) {
         (void)fuzz_wrong(s->p.f, "forward: the same step again, portable: %s, or other bits",
                          s->p.f->tl->status_name(again.status));
     }
