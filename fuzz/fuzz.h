@@ -124,7 +124,7 @@ bool fuzz_same_bytes(const void *a, const void *b, size_t n);
 /* What a float or a double is made of: `==` would take -0 for 0, and no NaN for itself. */
 uint32_t fuzz_f32_bits(float x);
 uint64_t fuzz_f64_bits(double x);
-/* The same bits, or a NaN on both sides: what becomes of a NaN's payload is left open. */
+/* The same bits, or a NaN on both sides: which it is, is left open (forward#nan). */
 bool fuzz_same_float(float x, float y);
 bool fuzz_same_floats(const float *x, const float *y, size_t n);
 bool fuzz_same_tensor(const tl_tensor_info *a, const tl_tensor_info *b);
