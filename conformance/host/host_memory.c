@@ -9,7 +9,6 @@
 #include "host.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define WARM_UP 8 /* rounds: what is kept once is there after these */
